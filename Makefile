@@ -1,0 +1,52 @@
+# Everything runs inside .venv, which these targets build themselves from requirements.lock.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Held back together in requirements.lock; everything else is the newest that fits them.
+PINS := torch==2.13.0 transformers==5.17.0 sentence-transformers==6.0.1
+
+export HF_HUB_OFFLINE := 1
+export TOKENIZERS_PARALLELISM := true
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test test-all check format bench-losses lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: $(READY)  ## build .venv with the pinned dependencies and remargin itself
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "remargin needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+check: $(READY)  ## lint, format check and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check  ## the suite that everyone runs
+	$(BIN)/pytest -q
+
+test-all: check  ## everything, the slow tests included
+	$(BIN)/pytest -q -m ""
+
+format: $(READY)  ## reformat the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench-losses: $(READY)  ## time and memory of the losses
+	$(BIN)/python benchmarks/losses.py
+
+lock:  ## choose new versions for requirements.lock
+	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet $(PINS) '.[dev]'
+	.venv-lock/bin/python -m pip freeze --exclude remargin | sed 's/^torch==.*/torch==2.13.0/; /^nvidia-/d; /^triton==/d' > requirements.lock
+	rm -rf .venv-lock
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

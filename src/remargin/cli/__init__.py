@@ -1,0 +1,63 @@
+"""The command line: one small file per verb. Each parses, calls one function, and prints."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from remargin import __version__
+from remargin.cli import info, prepare
+from remargin.errors import InputError
+
+app = typer.Typer(
+    name="remargin",
+    help="Fine-tune dense retrievers by self-distillation with adaptive relevance margins.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("prepare")(prepare.prepare)
+app.command("info")(info.info)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"remargin {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line. Bad input is one line and exit code 2; a bug is a traceback and exit code 1."""
+    signal.signal(signal.SIGTERM, _stop)  # so that half-written folders are cleaned up
+    try:
+        app()
+    except InputError as error:
+        fail(str(error))
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        fail(f"{error.filename or 'system'}: {error.strerror}")
+    except KeyboardInterrupt:
+        print("interrupted; nothing was written", file=sys.stderr)
+        sys.exit(130)
+
+
+def fail(message: str) -> None:
+    """One line on standard error, and exit code 2."""
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _stop(number: int, frame: Any) -> None:
+    sys.exit(128 + number)

@@ -1,0 +1,47 @@
+"""Settings from a YAML file, which flags on the command line override."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from remargin.errors import InputError
+
+
+def read_config(path: str | Path, known: Collection[str]) -> dict[str, Any]:
+    """The settings in a YAML file, by flag name: `document-length: 200` or `document_length: 200`.
+
+    Raises:
+        InputError: for a file that is not there or not a YAML mapping, and for settings that the verb does not have.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "config.yaml"
+        >>> _ = file.write_text("document-length: 256  # tokens\\n")
+        >>> read_config(file, known=["document_length", "out"])
+        {'document_length': 256}
+    """
+    path = Path(path)
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise InputError(f"cannot be read ({reason})", file=path, do="check the path") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = None if mark is None else mark.line + 1
+        problem = getattr(error, "problem", None) or "it cannot be parsed"
+        raise InputError(f"not valid YAML ({problem})", file=path, line=line, do="correct it") from None
+    if settings is None:
+        return {}
+    if not isinstance(settings, dict):
+        raise InputError("not a list of `name: value` lines", file=path, do="see configs/ for examples")
+    named = {str(name).replace("-", "_"): value for name, value in settings.items()}
+    unknown = sorted(set(named) - set(known))
+    if unknown:
+        do = f"it takes {', '.join(sorted(known))}"
+        raise InputError(f"unknown setting {', '.join(map(repr, unknown))}", file=path, do=do)
+    return named

@@ -1,0 +1,126 @@
+"""BEIR folders: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, each gzipped or not. What everyone exchanges."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from remargin.data.collection import SPLITS, Judgment, Text
+from remargin.data.tables import SKIP, Rejects, Row, find_file, read_lines, read_rows
+from remargin.errors import InputError
+
+
+class BeirFolder:
+    """A collection in BEIR layout. A document's text is its title and text; qrels are BEIR's or TREC's."""
+
+    def __init__(self, folder: Path, rejects: Rejects) -> None:
+        self.notes: dict[str, int] = {}
+        self._folder = folder
+        self._rejects = rejects
+        if not folder.is_dir():
+            raise InputError("no such folder", file=folder, do="check the path, or see --help for what --data takes")
+        self._corpus = self._file("corpus.jsonl")
+        self._queries = self._file("queries.jsonl")
+
+    def documents(self) -> Iterator[Text]:
+        """Documents in the order of corpus.jsonl."""
+        return self._texts(self._corpus, ("title", "text"))
+
+    def queries(self) -> Iterator[Text]:
+        """Queries in the order of queries.jsonl."""
+        return self._texts(self._queries, ("text",))
+
+    def splits(self) -> list[str]:
+        """The splits with a file in qrels/, train, dev and test first."""
+        names = {p.name.removesuffix(".gz").removesuffix(".tsv") for p in (self._folder / "qrels").glob("*.tsv*")}
+        return [name for name in SPLITS if name in names] + sorted(names - set(SPLITS))
+
+    def judgments(self, split: str) -> Iterator[Judgment]:
+        """The judgments of qrels/SPLIT.tsv."""
+        return read_qrels(self._file(f"qrels/{split}.tsv"), self._rejects)
+
+    def _file(self, name: str) -> Path:
+        path = find_file(self._folder, name)
+        if path is None:
+            do = "a BEIR folder has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, each also as .gz"
+            raise InputError("no such file", file=self._folder / name, do=do)
+        return path
+
+    def _texts(self, path: Path, fields: tuple[str, ...]) -> Iterator[Text]:
+        for row in read_rows(path, self._rejects):
+            problem = _problem(row, fields)
+            if problem:
+                id = row.values.get("_id")
+                error = InputError(problem, file=path, line=row.line, id=None if id is None else str(id), do=SKIP)
+                self._rejects.add(error)
+                continue
+            text = " ".join(part for part in (row.values.get(f) for f in fields) if part).strip()
+            yield Text(str(row.values["_id"]), text, str(path), row.line)
+
+
+def _problem(row: Row, fields: tuple[str, ...]) -> str | None:
+    id: Any = row.values.get("_id")
+    if isinstance(id, bool) or not isinstance(id, str | int):
+        return 'no "_id", or not a string'
+    if "text" not in row.values:
+        return 'no "text"'
+    wrong = [f for f in fields if not isinstance(row.values.get(f), str | None)]
+    return f'"{wrong[0]}" is not a string' if wrong else None
+
+
+def read_qrels(path: Path, rejects: Rejects) -> Iterator[Judgment]:
+    """Judgments of a BEIR qrels file (query, document, grade; tabs) or a TREC one (query, 0, document, grade).
+
+    A header line is optional. A pair judged twice must have the same grade both times.
+    """
+    grades: dict[tuple[str, str], int] = {}
+    for number, line in read_lines(path, rejects):
+        fields = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
+        if not any(fields) or (number == 1 and fields[-1].strip().lower() in ("score", "grade", "relevance", "rel")):
+            continue
+        if len(fields) == 4:
+            fields = [fields[0], *fields[2:]]
+        if len(fields) != 3:
+            problem = f"{len(fields)} columns instead of 3 (query, document, grade) or TREC's 4"
+            rejects.add(InputError(problem, file=path, line=number, do=SKIP))
+            continue
+        query, document, grade = (field.strip() for field in fields)
+        try:
+            value = int(grade)
+        except ValueError:
+            rejects.add(InputError(f"grade {grade!r} is not a whole number", file=path, line=number, id=query, do=SKIP))
+            continue
+        before = grades.get((query, document))
+        if before is None:
+            grades[query, document] = value
+            yield Judgment(query, document, value, str(path), number)
+        elif before != value:
+            problem = f"document {document!r} judged {before} before and {value} now"
+            rejects.add(InputError(problem, file=path, line=number, id=query, do=SKIP))
+
+
+class _PlainGzip(gzip.GzipFile):
+    """Gzip with neither a time nor a name in it, that closes the file it writes to."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "wb")  # noqa: SIM115 (closed by `close`)
+        super().__init__(filename="", mode="wb", compresslevel=3, fileobj=self._file, mtime=0)
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+
+def open_gzip(path: Path) -> IO[str]:
+    """A gzipped text file to write: the same bytes for the same text, whenever and wherever it is written."""
+    return io.TextIOWrapper(cast(IO[bytes], _PlainGzip(path)), encoding="utf-8")
+
+
+def write_text(out: IO[str], item: Text, title: bool) -> None:
+    """One line of corpus.jsonl (with a title, left empty) or of queries.jsonl."""
+    record = {"_id": item.id, "title": "", "text": item.text} if title else {"_id": item.id, "text": item.text}
+    out.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -1,0 +1,161 @@
+"""A collection: documents, queries, and which documents are relevant to which query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from remargin.data.tables import SKIP, Rejects
+from remargin.errors import InputError
+
+SPLITS = ("train", "dev", "test")
+
+
+class Text(NamedTuple):
+    """A document or a query, and where it was read."""
+
+    id: str
+    text: str
+    file: str | None = None
+    line: int | None = None
+
+
+class Judgment(NamedTuple):
+    """How relevant a document is to a query, and where that was read. A grade above 0 means relevant."""
+
+    query: str
+    document: str
+    grade: int
+    file: str | None = None
+    line: int | None = None
+
+
+class Source(Protocol):
+    """Where a collection comes from. Everything is streamed, so that size is no obstacle.
+
+    `notes` says, once all was read, what was merged or dropped on the way, for people.
+    """
+
+    notes: dict[str, int]
+
+    def documents(self) -> Iterator[Text]:
+        """Every document once, in a fixed order."""
+
+    def queries(self) -> Iterator[Text]:
+        """Every query of every split once, in a fixed order."""
+
+    def splits(self) -> list[str]:
+        """The splits that have judgments."""
+
+    def judgments(self, split: str) -> Iterator[Judgment]:
+        """The judgments of one split."""
+
+
+def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:
+    """The source that a `--data` string names.
+
+    | string                    | what it is                                                              |
+    |---------------------------|-------------------------------------------------------------------------|
+    | `path/to/folder`          | a BEIR folder, gzipped or not, or what `remargin prepare` wrote         |
+    | `irds:NAME`               | a data set of ir_datasets                                               |
+    | `docstrings:A,B`          | docstrings of `stdlib`, of installed packages, or of a folder of code   |
+    | `pairs:FILE`              | a table with a query column and a document column                       |
+    """
+    rejects = rejects or Rejects()
+    kind, colon, rest = str(data).partition(":")
+    if colon and kind in ("irds", "docstrings", "pairs") and not rest:
+        raise InputError(f"nothing after {kind}:", do="see `remargin prepare --help` for what --data takes")
+    if colon and kind == "irds":
+        from remargin.data.irds import IrDataset
+
+        return IrDataset(rest)
+    if colon and kind == "docstrings":
+        from remargin.data.docstrings import Docstrings
+
+        return Docstrings(rest.split(","), rejects)
+    if colon and kind == "pairs":
+        from remargin.data.pairs import Pairs
+
+        return Pairs(rest, rejects)
+    from remargin.data.beir import BeirFolder
+
+    return BeirFolder(Path(data), rejects)
+
+
+def checked_texts(texts: Iterator[Text], kind: str, rejects: Rejects) -> Iterator[Text]:
+    """Texts without the empty and the repeated ones, which go to `rejects`."""
+    seen: set[int] = set()  # 64-bit hashes: a tenth of the memory that millions of ids would take
+    for item in texts:
+        problem = None
+        if len(item.id.split()) != 1:
+            problem = f"{kind} id is empty or has white space in it, which no run file could hold"
+        elif not item.text.strip():
+            problem = f"{kind} has no text"
+        elif hash(item.id) in seen:
+            problem = f"{kind} id appears a second time"
+        if problem:
+            rejects.add(InputError(problem, file=item.file, line=item.line, id=item.id, do=SKIP))
+            continue
+        seen.add(hash(item.id))
+        yield item
+
+
+def unknown_id(judgment: Judgment, kind: str) -> InputError:
+    """The error for a judgment whose query or document is not in the collection."""
+    id = judgment.query if kind == "query" else judgment.document
+    problem = f"judgment for a {kind} that is not in the collection"
+    return InputError(problem, file=judgment.file, line=judgment.line, id=id, do=SKIP)
+
+
+@dataclass
+class Collection:
+    """Documents, the queries of one split, and their judgments, in memory.
+
+    Example:
+        >>> collection = Collection.load("docstrings:json", split="train")
+        >>> query = next(iter(collection.queries))
+        >>> set(collection.qrels[query]) <= set(collection.documents)
+        True
+    """
+
+    name: str
+    split: str
+    documents: dict[str, str] = field(repr=False)
+    queries: dict[str, str] = field(repr=False)
+    qrels: dict[str, dict[str, int]] = field(repr=False)
+    rejects: Rejects = field(default_factory=Rejects, repr=False)
+    notes: dict[str, int] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def load(cls, data: str | Path, split: str = "test", skip_bad: bool = False) -> Collection:
+        """Read a collection into memory.
+
+        Args:
+            data: a BEIR folder, "irds:NAME", "docstrings:PACKAGES" or "pairs:FILE"; see `open_source`.
+            split: "train", "dev" or "test", or whatever other split the collection has.
+            skip_bad: set bad input aside in `rejects` instead of raising an InputError.
+
+        Raises:
+            InputError: for bad input, with its file, line and id.
+        """
+        rejects = Rejects(skip=skip_bad)
+        source = open_source(data, rejects)
+        if split not in source.splits():
+            have = ", ".join(source.splits()) or "none"
+            raise InputError(f"no split {split!r}; it has: {have}", file=data, do="choose one of those")
+        documents = {item.id: item.text for item in checked_texts(source.documents(), "document", rejects)}
+        texts = {item.id: item.text for item in checked_texts(source.queries(), "query", rejects)}
+        qrels: dict[str, dict[str, int]] = {}
+        for judgment in source.judgments(split):
+            if judgment.query not in texts:
+                rejects.add(unknown_id(judgment, "query"))
+            elif judgment.document not in documents:
+                rejects.add(unknown_id(judgment, "document"))
+            else:
+                qrels.setdefault(judgment.query, {})[judgment.document] = judgment.grade
+        if not qrels:
+            raise InputError(f"split {split!r} has no judgments", file=data, do="choose another split")
+        queries = {id: text for id, text in texts.items() if id in qrels}
+        return cls(str(data), split, documents, queries, qrels, rejects, source.notes)

@@ -1,0 +1,216 @@
+"""Collections that every machine has: the docstrings of Python code. The summary line finds the rest.
+
+Code is parsed with `ast`; nothing is imported or run.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.machinery
+import inspect
+import sysconfig
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from remargin.data.collection import SPLITS, Judgment, Text
+from remargin.data.splits import near_duplicates, normalised, split_of
+from remargin.data.tables import SKIP, Rejects
+from remargin.errors import InputError
+
+# Not what a user of the library reads.
+SKIPPED_FOLDERS = {"test", "tests", "testing", "site-packages", "dist-packages", "idlelib", "lib2to3", "__pycache__"}
+SHORTEST_DOCUMENT = 5  # words
+LONGEST_SUMMARY = 300  # characters
+
+
+class Docstring(NamedTuple):
+    """The docstring of a module, class or function: its summary line, and the rest."""
+
+    name: str
+    module: str
+    summary: str
+    body: str
+    file: str
+    line: int
+
+
+class Docstrings:
+    """The docstrings of the standard library ("stdlib"), of installed packages, or of folders of code.
+
+    A query is a summary line; its document is the rest of the docstring under its qualified name. Identical bodies are
+    one document. Dev and test are whole modules that train does not see, and train loses what nearly repeats them.
+    """
+
+    def __init__(self, packages: Sequence[str], rejects: Rejects) -> None:
+        self.notes: dict[str, int] = {}
+        self._rejects = rejects
+        self._roots = [(package, find_code(package)) for package in (name.strip() for name in packages)]
+
+    def documents(self) -> Iterator[Text]:
+        """Each distinct docstring body once, by module and name."""
+        return iter(self._collected.documents)
+
+    def queries(self) -> Iterator[Text]:
+        """Each distinct summary line that has a judgment, once."""
+        return iter(self._collected.queries)
+
+    def splits(self) -> list[str]:
+        """The splits that some module fell into."""
+        return [split for split in SPLITS if self._collected.judgments[split]]
+
+    def judgments(self, split: str) -> Iterator[Judgment]:
+        """One judgment for each summary line and body that belong together."""
+        return iter(self._collected.judgments[split])
+
+    @cached_property
+    def _collected(self) -> _Collected:
+        found: dict[str, Docstring] = {}
+        for package, root in self._roots:
+            for doc in self._read(package, root):
+                found.setdefault(doc.name, doc)  # the first, where a name is defined twice, say for another system
+        if not found:
+            names = ", ".join(package for package, _ in self._roots)
+            raise InputError(f"no docstrings with a summary line and more in {names}", do="name another package")
+        documents: dict[str, Docstring] = {}
+        pairs: dict[tuple[str, str], Docstring] = {}
+        for doc in found.values():
+            first = documents.setdefault(normalised(doc.body), doc)
+            pairs.setdefault((normalised(doc.summary), first.name), doc)
+        self.notes["docstrings"] = len(found)
+        self.notes["identical documents merged"] = len(found) - len(documents)
+        modules = {doc.name: doc.module for doc in documents.values()}
+        splits = {name: split_of(module) for name, module in modules.items()}
+        dropped = self._leaks(splits, documents, list(pairs))
+        judgments: defaultdict[str, list[Judgment]] = defaultdict(list)
+        queries: dict[str, Text] = {}
+        for (key, name), doc in pairs.items():
+            if (key, name) in dropped:
+                continue
+            query = queries.setdefault(key, Text(_query_id(key), doc.summary, doc.file, doc.line))
+            judgments[splits[name]].append(Judgment(query.id, name, 1, doc.file, doc.line))
+        texts = [Text(doc.name, f"{doc.name}\n{doc.body}", doc.file, doc.line) for doc in documents.values()]
+        return _Collected(texts, list(queries.values()), judgments)
+
+    def _leaks(
+        self, splits: dict[str, str], documents: dict[str, Docstring], pairs: list[tuple[str, str]]
+    ) -> set[tuple[str, str]]:
+        """Pairs to drop: queries that a held-out split has too, and train documents that nearly repeat held-out ones.
+
+        Test comes first, then dev, then train: what repeats an earlier split goes.
+        """
+        leaks: set[tuple[str, str]] = set()
+        queries: dict[str, set[str]] = {split: {q for q, d in pairs if splits[d] == split} for split in SPLITS}
+        for query, name in pairs:
+            earlier = queries["test"] | queries["dev"] if splits[name] == "train" else queries["test"]
+            if splits[name] != "test" and query in earlier:
+                leaks.add((query, name))
+        self.notes["pairs dropped because a held-out split has their query"] = len(leaks)
+        bodies: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        for doc in documents.values():
+            bodies["train" if splits[doc.name] == "train" else "held out"][doc.name] = doc.body
+        alike = near_duplicates(bodies["train"], of=bodies["held out"])
+        near = {(query, name) for query, name in pairs if name in alike} - leaks
+        self.notes["train pairs dropped as near-duplicates of held-out documents"] = len(near)
+        return leaks | near
+
+    def _read(self, package: str, root: Path) -> Iterator[Docstring]:
+        """The docstrings below a folder, or of one file, in order of path and line."""
+        named = all(part.isidentifier() for part in package.split("."))  # a package, not a path
+        prefix = [] if package == "stdlib" else package.split(".") if named else [root.stem]
+        files = [root] if root.is_file() else sorted(_python_files(root))
+        for file in files:
+            parts = [] if root.is_file() else [*file.relative_to(root).parts[:-1], file.stem]
+            module = ".".join([*prefix, *parts]).removesuffix(".__init__")
+            try:
+                with warnings.catch_warnings(action="ignore"):  # of the code read, not of ours
+                    tree = ast.parse(file.read_bytes(), filename=str(file))
+            except (SyntaxError, ValueError, RecursionError, OSError) as error:
+                line = getattr(error, "lineno", None)
+                self._rejects.add(InputError(f"cannot be parsed ({error})", file=file, line=line, do=SKIP))
+                continue
+            for name, node in _public_definitions(tree, module):
+                doc = _docstring(name, module, node, file)
+                if doc:
+                    yield doc
+
+
+class _Collected(NamedTuple):
+    documents: list[Text]
+    queries: list[Text]
+    judgments: defaultdict[str, list[Judgment]]
+
+
+_Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def find_code(package: str) -> Path:
+    """The folder or file that holds a package's code, found without importing it.
+
+    >>> find_code("json").name
+    'json'
+    """
+    if package == "stdlib":
+        return Path(sysconfig.get_path("stdlib"))
+    do = "name an installed package, a folder of Python code such as ./src, or stdlib"
+    if not all(part.isidentifier() for part in package.split(".")):
+        if package and (Path(package).is_dir() or (package.endswith(".py") and Path(package).is_file())):
+            return Path(package).resolve()
+        raise InputError(f"no package or folder {package!r}", do=do)
+    top, *inner = package.split(".")
+    spec = importlib.machinery.PathFinder.find_spec(top)
+    places = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
+    if spec and spec.origin and not places and spec.origin.endswith(".py"):
+        places = [Path(spec.origin)]
+    for place in places:
+        path = place.joinpath(*inner)
+        for candidate in (path, path.with_suffix(".py")):
+            if candidate.exists():
+                return candidate
+    raise InputError(f"no Python code for package {package!r}", do=do)
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    for path in root.rglob("*.py"):
+        folders = path.relative_to(root).parts[:-1]
+        if not SKIPPED_FOLDERS.intersection(folders) and not path.name.startswith(("test_", "__main__")):
+            yield path
+
+
+def _public_definitions(tree: ast.Module, module: str) -> Iterator[tuple[str, _Definition]]:
+    """The module and its public classes and functions, with their qualified names."""
+    stack: list[tuple[str, _Definition]] = [(module, tree)]
+    while stack:
+        name, node = stack.pop()
+        yield name, node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        inner = [child for child in _statements(node) if not child.name.startswith("_")]
+        stack.extend((f"{name}.{child.name}", child) for child in reversed(inner))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Definitions directly inside, also those under an `if` or a `try`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child
+        elif isinstance(child, ast.If | ast.Try):
+            yield from _statements(child)
+
+
+def _docstring(name: str, module: str, node: _Definition, file: Path) -> Docstring | None:
+    text = inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
+    summary, _, body = text.partition("\n\n")
+    summary, body = " ".join(summary.split()), body.strip()
+    if not summary or len(summary) > LONGEST_SUMMARY or len(body.split()) < SHORTEST_DOCUMENT:
+        return None
+    line = node.body[0].lineno if node.body else 1
+    return Docstring(name, module, summary, body, str(file), line)
+
+
+def _query_id(key: str) -> str:
+    return "q" + hashlib.blake2b(key.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,97 @@
+"""Millions of string ids on disk, and the way from an id back to its row."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remargin.files import MappedArray
+
+
+class Ids:
+    """Ids in the order of their rows, memory-mapped: one text, where each id ends, and a table of sorted hashes.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> writer = IdWriter(folder)
+    >>> writer.add(["d7", "d1", "d4"])
+    >>> ids = Ids(folder, **writer.close())
+    >>> ids[1], ids.rows(["d4", "nobody", "d7"]).tolist()
+    ('d1', [2, -1, 0])
+    """
+
+    FILES = ("ids.bin", "id_ends.bin", "id_hashes.bin", "id_rows.bin")
+
+    def __init__(self, folder: Path, count: int, text_bytes: int) -> None:
+        text, ends, hashes, rows = (folder / name for name in self.FILES)
+        self._text = MappedArray(text, np.uint8, (text_bytes,))
+        self._ends = MappedArray(ends, np.uint64, (count,))
+        self._hashes = MappedArray(hashes, np.uint64, (count,))
+        self._rows = MappedArray(rows, np.uint32, (count,))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, row: int) -> str:
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        start = int(self._ends.array[row - 1]) if row else 0
+        return self._text.array[start : int(self._ends.array[row])].tobytes().decode()
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[row] for row in range(len(self)))
+
+    def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each id, -1 for an id that is not here."""
+        wanted = _hashes(ids)
+        found = np.full(len(ids), -1, np.int64)
+        places = np.searchsorted(self._hashes.array, wanted)
+        for i, place in enumerate(places.tolist()):
+            while place < len(self) and self._hashes.array[place] == wanted[i]:  # more than once if hashes collide
+                row = int(self._rows.array[place])
+                if self[row] == ids[i]:
+                    found[i] = row
+                    break
+                place += 1
+        return found
+
+
+class IdWriter:
+    """Writes the files of `Ids` batch by batch. The ids must differ. Only their hashes and lengths stay in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._text = open(folder / Ids.FILES[0], "wb")  # noqa: SIM115 (closed by `close`)
+        self._lengths: list[NDArray[np.uint64]] = []
+        self._hashes: list[NDArray[np.uint64]] = []
+
+    def add(self, ids: Sequence[str]) -> None:
+        """Append a batch."""
+        encoded = [id.encode() for id in ids]
+        self._text.write(b"".join(encoded))
+        self._lengths.append(np.fromiter(map(len, encoded), np.uint64, len(encoded)))
+        self._hashes.append(_hashes(ids))
+
+    def close(self) -> dict[str, int]:
+        """Write the rest; returns what `Ids` needs to know to open them."""
+        self._text.close()
+        none = np.empty(0, np.uint64)
+        ends = np.cumsum(np.concatenate([none, *self._lengths]), dtype=np.uint64)
+        hashes = np.concatenate([none, *self._hashes])
+        order = np.argsort(hashes, kind="stable")
+        _, ends_file, hashes_file, rows_file = (self._folder / name for name in Ids.FILES)
+        ends.tofile(ends_file)
+        hashes[order].tofile(hashes_file)
+        order.astype(np.uint32).tofile(rows_file)
+        return {"count": len(ends), "text_bytes": int(ends[-1]) if len(ends) else 0}
+
+
+def _hashes(ids: Sequence[str]) -> NDArray[np.uint64]:
+    digests = b"".join(hashlib.blake2b(id.encode(), digest_size=8).digest() for id in ids)
+    hashes: NDArray[Any] = np.frombuffer(digests, np.uint64)
+    return hashes

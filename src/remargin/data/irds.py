@@ -1,0 +1,79 @@
+"""Collections from ir_datasets, by name: `irds:beir/scifact/test`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from remargin.data.collection import SPLITS, Judgment, Text
+from remargin.errors import InputError
+
+# What data sets call our splits.
+_NAMES = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+
+
+class IrDataset:
+    """A data set of ir_datasets. The last part of a name such as beir/scifact/test is taken as its split.
+
+    The other splits are then its siblings (beir/scifact/train). A name that ends otherwise (trec-dl-2019/judged) and
+    has judgments of its own is a test split, so that nothing trains on it by accident.
+    """
+
+    def __init__(self, name: str) -> None:
+        try:
+            import ir_datasets
+        except ImportError:
+            raise InputError("irds: needs ir_datasets", do="pip install 'remargin[irds]'") from None
+        self.notes: dict[str, int] = {}
+        self._load = ir_datasets.load
+        self._dataset = self._find(name)
+        if self._dataset is None:
+            raise InputError(f"ir_datasets knows no data set {name!r}", do="see its catalogue for the names")
+        if not self._dataset.has_docs():
+            raise InputError(f"irds:{name} has no documents", do="choose a data set that has")
+        self._parts = self._find_splits(name)
+
+    def _find(self, name: str) -> Any:
+        try:
+            return self._load(name)
+        except KeyError:
+            return None
+
+    def _find_splits(self, name: str) -> dict[str, Any]:
+        parent, _, last = name.rpartition("/")
+        own = next((split for split, names in _NAMES.items() if last in names), None)
+        if own is None and self._dataset.has_qrels():
+            return {"test": self._dataset}
+        stem = name if own is None else parent
+        parts = {}
+        for split in SPLITS:
+            found = (self._find(f"{stem}/{alias}") for alias in _NAMES[split])
+            part = next((d for d in found if d is not None and d.has_qrels() and d.has_queries()), None)
+            if part is not None:
+                parts[split] = part
+        if own is not None:
+            parts[own] = self._dataset
+        return parts
+
+    def documents(self) -> Iterator[Text]:
+        """Documents as ir_datasets iterates them, with its default text (title and body)."""
+        for doc in self._dataset.docs_iter():
+            yield Text(doc.doc_id, doc.default_text().strip())
+
+    def queries(self) -> Iterator[Text]:
+        """The queries of all splits; one that several splits share comes once."""
+        seen: set[str] = set()
+        for part in self._parts.values():
+            for query in part.queries_iter():
+                if query.query_id not in seen:
+                    seen.add(query.query_id)
+                    yield Text(query.query_id, query.default_text().strip())
+
+    def splits(self) -> list[str]:
+        """The splits that the catalogue has judgments for."""
+        return [split for split in SPLITS if split in self._parts]
+
+    def judgments(self, split: str) -> Iterator[Judgment]:
+        """The split's judgments."""
+        for qrel in self._parts[split].qrels_iter():
+            yield Judgment(qrel.query_id, qrel.doc_id, int(qrel.relevance))

@@ -1,0 +1,153 @@
+"""Collections from a table of pairs, a query and the document that answers it: FAQs, tickets, titles and texts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+from remargin.data.collection import SPLITS, Judgment, Text
+from remargin.data.splits import Groups, normalised, split_of
+from remargin.data.tables import SKIP, Rejects, Row, read_rows, require_columns
+from remargin.errors import InputError
+
+# Column names that need no explanation, in order of preference.
+KNOWN_COLUMNS = [
+    ("query", "document"),
+    ("query", "positive"),
+    ("query", "answer"),
+    ("query", "passage"),
+    ("query", "text"),
+    ("question", "answer"),
+    ("title", "abstract"),
+    ("title", "text"),
+    ("title", "body"),
+    ("summary", "description"),
+    ("anchor", "positive"),
+]
+
+# Documents that share a query stay in one split. A group larger than this share of all documents goes to train.
+LARGEST_HELD_OUT_GROUP = 0.01
+
+
+class Pairs:
+    """A CSV, TSV, JSONL or Parquet file of pairs. Identical documents, queries and pairs are merged and counted.
+
+    Documents, not pairs, are split into train, dev and test, by a hash of their text; documents that share a query stay
+    together. So no test answer was seen in training, and a split stays the same when rows are added to the file.
+
+    The columns are found by their names, or taken as they are if there are just two; otherwise they are named as in
+    `pairs:faq.csv?query=frage&document=antwort`.
+    """
+
+    def __init__(self, spec: str, rejects: Rejects) -> None:
+        name, _, options = spec.partition("?")
+        self.notes: dict[str, int] = {}
+        self._path = Path(name)
+        self._rejects = rejects
+        self._columns = dict(parse_qsl(options))
+        unknown = set(self._columns) - {"query", "document"}
+        if unknown or (options and not self._columns):
+            do = "write it as pairs:faq.csv?query=COLUMN&document=COLUMN"
+            raise InputError(f"cannot read {options!r} after the file name", file=self._path, do=do)
+
+    def documents(self) -> Iterator[Text]:
+        """Each distinct document once, in the order of the file."""
+        return iter(self._table.documents.values())
+
+    def queries(self) -> Iterator[Text]:
+        """Each distinct query once, in the order of the file."""
+        return iter(self._table.queries.values())
+
+    def splits(self) -> list[str]:
+        """The splits that some document fell into."""
+        return [split for split in SPLITS if self._table.judgments[split]]
+
+    def judgments(self, split: str) -> Iterator[Judgment]:
+        """One judgment for each distinct pair of the split."""
+        return iter(self._table.judgments[split])
+
+    @cached_property
+    def _table(self) -> _Table:
+        documents: dict[str, Text] = {}
+        queries: dict[str, Text] = {}
+        pairs: dict[tuple[str, str], tuple[str, int]] = {}
+        rows = 0
+        columns: tuple[str, str] | None = None
+        for row in read_rows(self._path, self._rejects):
+            columns = columns or self._choose_columns(row)
+            texts = self._texts(row, columns)
+            if texts is None:
+                continue
+            rows += 1
+            query, document = texts
+            query_key, document_key = normalised(query), normalised(document)
+            queries.setdefault(query_key, Text(_id("q", query_key), query, str(self._path), row.line))
+            documents.setdefault(document_key, Text(_id("d", document_key), document, str(self._path), row.line))
+            pairs.setdefault((query_key, document_key), (str(self._path), row.line))
+        if not pairs:
+            raise InputError("no pairs in it", file=self._path, do="give a table with at least one row")
+        self.notes["rows"] = rows
+        self.notes["repeated pairs merged"] = rows - len(pairs)
+        self.notes["pairs whose document another pair has too"] = len(pairs) - len(documents)
+        self.notes["pairs whose query another pair has too"] = len(pairs) - len(queries)
+        splits = _split_documents(pairs, documents)
+        judgments: defaultdict[str, list[Judgment]] = defaultdict(list)
+        for (query_key, document_key), place in pairs.items():
+            judgment = Judgment(queries[query_key].id, documents[document_key].id, 1, *place)
+            judgments[splits[document_key]].append(judgment)
+        return _Table(documents, queries, judgments)
+
+    def _choose_columns(self, row: Row) -> tuple[str, str]:
+        by_name = {name.lower(): name for name in row.values}
+        chosen = [pair for pair in KNOWN_COLUMNS if set(pair) <= set(by_name)]
+        query, document = (by_name[name] for name in chosen[0]) if chosen else [*row.values, "", ""][:2]
+        query, document = self._columns.get("query", query), self._columns.get("document", document)
+        do = f"say which: pairs:{self._path}?query=COLUMN&document=COLUMN"
+        if not chosen and len(row.values) != 2 and len(self._columns) < 2:
+            problem = f"cannot tell the query and document columns among {', '.join(map(repr, row.values))}"
+            raise InputError(problem, file=self._path, line=row.line, do=do)
+        require_columns(self._path, row, (query, document), do)
+        if query == document:
+            raise InputError(f"column {query!r} cannot be both query and document", file=self._path, do=do)
+        return query, document
+
+    def _texts(self, row: Row, columns: tuple[str, str]) -> tuple[str, str] | None:
+        texts = []
+        for column in columns:
+            text = row.values.get(column)
+            if not isinstance(text, str) or not text.strip():
+                problem = f"column {column!r} is empty" if not text else f"column {column!r} is not text"
+                self._rejects.add(InputError(problem, file=self._path, line=row.line, do=SKIP))
+                return None
+            texts.append(text.strip())
+        return texts[0], texts[1]
+
+
+class _Table(NamedTuple):
+    documents: dict[str, Text]
+    queries: dict[str, Text]
+    judgments: defaultdict[str, list[Judgment]]
+
+
+def _id(prefix: str, key: str) -> str:
+    return prefix + hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
+
+
+def _split_documents(pairs: dict[tuple[str, str], tuple[str, int]], documents: dict[str, Text]) -> dict[str, str]:
+    groups = Groups()
+    first: dict[str, str] = {}
+    for query, document in pairs:
+        if first.setdefault(query, document) != document:
+            groups.join([first[query], document])
+    sizes = Counter(groups.name(document) for document in documents)
+    limit = max(1, LARGEST_HELD_OUT_GROUP * len(documents))
+    splits = {}
+    for document in documents:
+        group = groups.name(document)
+        splits[document] = split_of(group) if sizes[group] <= limit else "train"
+    return splits

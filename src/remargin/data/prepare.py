@@ -1,0 +1,323 @@
+"""From any source to a folder that training reads: the collection in BEIR layout, and its texts as tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from remargin.data.beir import open_gzip, write_text
+from remargin.data.collection import Judgment, Source, Text, checked_texts, open_source, unknown_id
+from remargin.data.ids import Ids
+from remargin.data.tables import SKIP, Rejects
+from remargin.data.tokens import Tokenizer, TokenStore, TokenWriter
+from remargin.data.triplets import TripletText, TripletWriter, read_triplets
+from remargin.errors import InputError
+from remargin.files import new_folder, refuse_existing, sha256, write_header
+from remargin.progress import track
+
+Kind = Literal["documents", "queries"]
+FILES: dict[Kind, str] = {"documents": "corpus.jsonl.gz", "queries": "queries.jsonl.gz"}
+BATCH = 4096
+
+T = TypeVar("T")
+
+
+@dataclass
+class TextSettings:
+    """How texts become tokens: lengths in tokens, and what is put before each text."""
+
+    query_length: int = 30
+    document_length: int = 200
+    query_prefix: str = ""
+    document_prefix: str = ""
+
+    def of(self, kind: Kind) -> tuple[int, str]:
+        """Length and prefix of documents or queries."""
+        if kind == "documents":
+            return self.document_length, self.document_prefix
+        return self.query_length, self.query_prefix
+
+
+@dataclass
+class Prepared:
+    """What `prepare` wrote: counts for people and for the folder's header."""
+
+    documents: int = 0
+    queries: int = 0
+    documents_truncated: int = 0
+    queries_truncated: int = 0
+    document_tokens: int = 0
+    query_tokens: int = 0
+    judgments: dict[str, int] = field(default_factory=dict)
+    triplets: int | None = None
+    negatives_per_triplet: int | None = None
+    rejected: int = 0
+    notes: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def prepare(
+    data: str | Path | None,
+    model: str | Path,
+    out: str | Path,
+    triplets: str | Path | None = None,
+    settings: TextSettings | None = None,
+    skip_bad: bool = False,
+    overwrite: bool = False,
+) -> Prepared:
+    """Read a collection, or triplets of texts, and write the folder `out`, whole or not at all.
+
+        out/
+          remargin.json                      what is here and how it was made
+          corpus.jsonl.gz queries.jsonl.gz qrels/SPLIT.tsv      the collection, as every other tool reads it
+          tokens/documents/ tokens/queries/  the texts as tokens (`TokenStore`)
+          triplets/                          row numbers into those (`Triplets`), where triplets were given
+          rejects.jsonl                      what skip_bad set aside
+
+    Args:
+        data: what `Collection.load` takes, or None if the triplets are texts.
+        model: the model whose tokenizer is used, a folder or a hub name.
+        out: the folder to write.
+        triplets: a table of triplets: ids over `data`, or texts; see `read_triplets`.
+        settings: lengths and prefixes.
+        skip_bad: count bad input, write it to rejects.jsonl, and go on.
+        overwrite: replace `out` if it is there.
+
+    Raises:
+        InputError: for bad input, with its file, line and id. Nothing is left behind then.
+
+    Example:
+        >>> import tempfile
+        >>> report = prepare("docstrings:json", model_folder, Path(tempfile.mkdtemp()) / "json")
+        >>> report.documents > 5, list(report.judgments)
+        (True, ['train', 'dev', 'test'])
+    """
+    started = time.perf_counter()
+    out = Path(out)
+    refuse_existing(out, overwrite)  # at once, not after an hour
+    if data is None and triplets is None:
+        raise InputError("nothing to prepare", do="give --data, --triplets, or both")
+    settings = settings or TextSettings()
+    rejects = Rejects(skip=skip_bad)
+    report = Prepared()
+    source = None if data is None else open_source(data, rejects)
+    with new_folder(out, overwrite) as folder:
+        work = _Preparation(folder, Tokenizer.from_pretrained(model), settings, rejects, report)
+        if source is not None:
+            work.write_collection(source)
+        if triplets is not None:
+            work.write_triplets(Path(triplets), over_collection=source is not None)
+        report.rejected = len(rejects.errors)
+        if rejects.errors:
+            rejects.write(folder / "rejects.jsonl")
+        report.seconds = round(time.perf_counter() - started, 2)
+        made = {"data": data, "triplets": triplets, "model": model}
+        _write_summary(folder, made, settings, report)
+    return report
+
+
+def _write_summary(folder: Path, made: dict[str, Any], settings: TextSettings, report: Prepared) -> None:
+    from remargin import __version__
+
+    files = [*FILES.values(), *sorted(f"qrels/{path.name}" for path in (folder / "qrels").iterdir())]
+    header = {
+        "format": "remargin-collection-1",
+        "remargin": __version__,
+        **{name: None if value is None else str(value) for name, value in made.items()},
+        "settings": asdict(settings),
+        **asdict(report),
+        "sha256": {name: sha256(folder / name) for name in files},
+    }
+    write_header(folder / "remargin.json", header)
+
+
+def _batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while batch := list(itertools.islice(iterator, size)):
+        yield batch
+
+
+NumberedTriplet = tuple[list[int], list[float] | None]  # rows of query, positive and negatives; and their scores
+
+
+@dataclass
+class _Preparation:
+    """The work on one folder."""
+
+    folder: Path
+    tokenizer: Tokenizer
+    settings: TextSettings
+    rejects: Rejects
+    report: Prepared
+
+    def write_collection(self, source: Source) -> None:
+        """Texts of both kinds, then the judgments of every split."""
+        documents = self._write_texts("documents", source.documents())
+        queries = self._write_texts("queries", source.queries())
+        for split in source.splits():
+            with _QrelsWriter(self.folder, split) as qrels:
+                for batch in _batches(source.judgments(split)):
+                    for judgment in self._known(batch, queries, documents):
+                        qrels.add(judgment.query, judgment.document, judgment.grade)
+            self.report.judgments[split] = qrels.count
+        self.report.notes = source.notes
+
+    def _write_texts(self, kind: Kind, texts: Iterator[Text]) -> Ids:
+        writer = _TextWriter(self, kind)
+        singular = "document" if kind == "documents" else "query"
+        for batch in _batches(track(checked_texts(texts, singular, self.rejects), kind)):
+            writer.add(batch)
+        return writer.close()
+
+    def _known(self, judgments: list[Judgment], queries: Ids, documents: Ids) -> Iterator[Judgment]:
+        """The judgments whose query and document are in the collection; the others go to `rejects`."""
+        query_rows = queries.rows([j.query for j in judgments])
+        document_rows = documents.rows([j.document for j in judgments])
+        for judgment, query, document in zip(judgments, query_rows, document_rows, strict=True):
+            if query < 0:
+                self.rejects.add(unknown_id(judgment, "query"))
+            elif document < 0:
+                self.rejects.add(unknown_id(judgment, "document"))
+            else:
+                yield judgment
+
+    def write_triplets(self, path: Path, over_collection: bool) -> None:
+        """Triplets of ids over the collection that was just written, or of texts, which become the collection."""
+        are_ids, triplets = read_triplets(path, self.rejects, ids=over_collection)
+        if are_ids and not over_collection:
+            raise InputError("these triplets are ids", file=path, do="name the collection they belong to with --data")
+        if over_collection and not are_ids:
+            do = "leave --data out, or give query_id, positive_id and negative_id"
+            raise InputError("these triplets are texts, but there is a collection", file=path, do=do)
+        batches = _batches(track(triplets, "triplets"))
+        writer = TripletWriter(self.folder / "triplets")
+        for batch in self._rows_of_ids(path, batches) if are_ids else self._rows_of_texts(batches):
+            scores = None if batch[0][1] is None else np.array([scores for _, scores in batch], np.float32)
+            writer.add(np.array([rows for rows, _ in batch], np.uint32), scores)
+        if not writer.count:
+            raise InputError("no usable triplets in it", file=path, do="see what was rejected")
+        header = writer.close()
+        self.report.triplets, self.report.negatives_per_triplet = header["count"], header["negatives"]
+
+    def _rows_of_ids(self, path: Path, batches: Iterator[list[TripletText]]) -> Iterator[list[NumberedTriplet]]:
+        queries, documents = (TokenStore(self.folder / "tokens" / kind).ids for kind in ("queries", "documents"))
+        for batch in batches:
+            query_rows = queries.rows([t.query for t in batch])
+            document_rows = documents.rows([id for t in batch for id in (t.positive, *t.negatives)])
+            numbered: list[NumberedTriplet] = []
+            for triplet, query, row in zip(batch, query_rows, document_rows.reshape(len(batch), -1), strict=True):
+                if query >= 0 and row.min() >= 0:
+                    numbered.append(([int(query), *row.tolist()], triplet.scores))
+                    continue
+                id = triplet.query if query < 0 else [triplet.positive, *triplet.negatives][int(row.argmin())]
+                problem = f"{'query' if query < 0 else 'document'} is not in the collection"
+                self.rejects.add(InputError(problem, file=path, line=triplet.line, id=id, do=SKIP))
+            if numbered:
+                yield numbered
+
+    def _rows_of_texts(self, batches: Iterator[list[TripletText]]) -> Iterator[list[NumberedTriplet]]:
+        """Rows of texts, making the collection on the way: each distinct text is written once."""
+        queries = _DistinctTexts(_TextWriter(self, "queries"), "q")
+        documents = _DistinctTexts(_TextWriter(self, "documents"), "d")
+        judged: set[tuple[int, int]] = set()
+        with _QrelsWriter(self.folder, "train") as qrels:
+            for batch in batches:
+                numbered: list[NumberedTriplet] = []
+                for t in batch:
+                    query, positive = queries.row(t.query), documents.row(t.positive)
+                    if (query, positive) not in judged:
+                        judged.add((query, positive))
+                        qrels.add(f"q{query}", f"d{positive}", 1)
+                    numbered.append(([query, positive, *map(documents.row, t.negatives)], t.scores))
+                yield numbered
+        queries.close()
+        documents.close()
+        self.report.judgments["train"] = qrels.count
+
+
+class _TextWriter:
+    """Writes the texts of one kind twice: as they are, for people and tools, and as tokens."""
+
+    def __init__(self, work: _Preparation, kind: Kind) -> None:
+        self._work = work
+        self._kind = kind
+        self._store = work.folder / "tokens" / kind
+        self._tokens = TokenWriter(self._store, work.tokenizer, *work.settings.of(kind))
+        self._jsonl = open_gzip(work.folder / FILES[kind])
+
+    def add(self, texts: list[Text]) -> None:
+        """Append a batch."""
+        for item in texts:
+            write_text(self._jsonl, item, title=self._kind == "documents")
+        self._tokens.add([item.id for item in texts], [item.text for item in texts])
+
+    def close(self) -> Ids:
+        """Finish both, count what is in them, and hand over the ids."""
+        self._jsonl.close()
+        header = self._tokens.close()
+        counts = header["ids"]["count"], header["truncated"], header["tokens"]
+        report = self._work.report
+        if self._kind == "documents":
+            report.documents, report.documents_truncated, report.document_tokens = counts
+        else:
+            report.queries, report.queries_truncated, report.query_tokens = counts
+        return TokenStore(self._store).ids
+
+
+class _DistinctTexts:
+    """Gives each distinct text a row, in the order of first appearance, and passes it on to be written."""
+
+    def __init__(self, writer: _TextWriter, prefix: str) -> None:
+        self._writer = writer
+        self._prefix = prefix
+        self._rows: dict[bytes, int] = {}  # by a 128-bit hash: texts need not stay in memory
+        self._waiting: list[Text] = []
+
+    def row(self, text: str) -> int:
+        """The row of a text, new or not."""
+        key = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = len(self._rows)
+            self._waiting.append(Text(f"{self._prefix}{row}", text))
+            if len(self._waiting) == BATCH:
+                self._flush()
+        return row
+
+    def close(self) -> None:
+        """Write the rest."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        self._writer.add(self._waiting)
+        self._waiting = []
+
+
+class _QrelsWriter:
+    """Writes qrels/SPLIT.tsv as BEIR does, and counts."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self._path = folder / "qrels" / f"{split}.tsv"
+        self.count = 0
+
+    def __enter__(self) -> _QrelsWriter:
+        self._path.parent.mkdir(exist_ok=True)
+        self._file = open(self._path, "w", encoding="utf-8")
+        self._file.write("query-id\tcorpus-id\tscore\n")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def add(self, query: str, document: str, grade: int) -> None:
+        """Append a judgment."""
+        self._file.write(f"{query}\t{document}\t{grade}\n")
+        self.count += 1

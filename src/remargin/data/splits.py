@@ -1,0 +1,83 @@
+"""Which split a text belongs to, and which texts of different splits are too much alike."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+
+HELD_OUT = 0.1  # share of test, and of dev
+
+
+def split_of(key: str) -> str:
+    """train, dev or test, by a hash of the key: the same on every machine, whatever else the collection holds.
+
+    >>> [split_of(module) for module in ("json", "csv", "calendar", "wave")]
+    ['test', 'train', 'train', 'train']
+    """
+    position = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") / 2**64
+    return "test" if position < HELD_OUT else "dev" if position < 2 * HELD_OUT else "train"
+
+
+def normalised(text: str) -> str:
+    """Text as compared for equality: lower case, white space folded.
+
+    >>> normalised("  Return the\\n Value ")
+    'return the value'
+    """
+    return " ".join(text.lower().split())
+
+
+def near_duplicates(texts: Mapping[str, str], of: Mapping[str, str], overlap: float = 0.5, words: int = 4) -> set[str]:
+    """The keys of `texts` that nearly repeat some text of `of`: Jaccard overlap of their word 4-grams is high.
+
+    >>> near_duplicates({"a": "the quick brown fox jumps over dogs", "b": "something else"},
+    ...                 of={"c": "the quick brown fox jumps over cats"})
+    {'a'}
+    """
+    shingles = {key: _shingles(text, words) for key, text in of.items()}
+    holders: defaultdict[Hashable, list[str]] = defaultdict(list)
+    for key, grams in shingles.items():
+        for gram in grams:
+            holders[gram].append(key)
+    found = set()
+    for key, text in texts.items():
+        grams = _shingles(text, words)
+        shared = Counter(other for gram in grams for other in holders.get(gram, ()))
+        if any(n / (len(grams) + len(shingles[other]) - n) >= overlap for other, n in shared.items()):
+            found.add(key)
+    return found
+
+
+def _shingles(text: str, words: int) -> set[int]:
+    tokens = re.findall(r"\w+", text.lower())
+    return {hash(tuple(tokens[i : i + words])) for i in range(max(1, len(tokens) - words + 1))}
+
+
+class Groups:
+    """Keys that belong together, joined pair by pair (union-find).
+
+    >>> groups = Groups()
+    >>> groups.join(["a", "b"]); groups.join(["b", "c"])
+    >>> groups.name("c") == groups.name("a"), groups.name("d")
+    (True, 'd')
+    """
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+
+    def name(self, key: str) -> str:
+        """The smallest key of the group."""
+        root = key
+        while (parent := self._parent.get(root, root)) != root:
+            root = parent
+        while key != root:
+            self._parent[key], key = root, self._parent[key]
+        return root
+
+    def join(self, keys: Iterable[str]) -> None:
+        """Put the groups of all these keys together."""
+        roots = sorted({self.name(key) for key in keys})
+        for root in roots[1:]:
+            self._parent[root] = roots[0]

@@ -1,0 +1,198 @@
+"""Rows of text files and tables: lines, JSONL, CSV, TSV and Parquet, gzipped or not.
+
+Readers report what is wrong with a line to a `Rejects`, which either stops at once or, with skip, counts and goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from remargin.errors import InputError
+
+SKIP = "correct it, or skip bad input (--skip-bad)"
+
+
+@dataclass
+class Rejects:
+    """Where bad input goes: raised as an error at once, or with `skip` set aside and counted.
+
+    >>> rejects = Rejects(skip=True)
+    >>> rejects.add(InputError("empty text", file="corpus.jsonl", line=3))
+    >>> len(rejects.errors)
+    1
+    """
+
+    skip: bool = False
+    errors: list[InputError] = field(default_factory=list)
+
+    def add(self, error: InputError) -> None:
+        """Raise the error, or set it aside."""
+        if not self.skip:
+            raise error
+        self.errors.append(error)
+
+    def write(self, path: Path) -> None:
+        """One JSON object a line: file, line, id and problem of everything set aside."""
+        with open(path, "w", encoding="utf-8") as out:
+            for error in self.errors:
+                reject = {"file": error.file, "line": error.line, "id": error.id, "problem": error.problem}
+                out.write(json.dumps(reject, ensure_ascii=False) + "\n")
+
+
+class Row(NamedTuple):
+    """One row of a table and the line (for Parquet: the row) that it came from."""
+
+    line: int
+    values: dict[str, Any]
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked if its name ends in .gz."""
+    try:
+        return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
+    except FileNotFoundError:
+        raise InputError("no such file", file=path, do="check the path") from None
+    except IsADirectoryError:
+        raise InputError("is a folder, not a file", file=path, do="name a file inside it") from None
+
+
+def find_file(folder: Path, name: str) -> Path | None:
+    """The file of that name, or its gzipped twin."""
+    return next((p for p in (folder / name, folder / f"{name}.gz") if p.is_file()), None)
+
+
+def read_lines(path: Path, rejects: Rejects) -> Iterator[tuple[int, str]]:
+    """Numbered lines, decoded one by one so that a bad one can be named and skipped."""
+    with open_binary(path) as file:
+        number = 0
+        try:
+            for number, raw in enumerate(file, 1):
+                try:
+                    line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    problem = f"not UTF-8 (byte {error.object[error.start]:#04x} at column {error.start + 1})"
+                    rejects.add(InputError(problem, file=path, line=number, do="convert the file to UTF-8"))
+                    continue
+                yield number, line
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            cut = "the gzip data ends early" if isinstance(error, EOFError) else f"not valid gzip data ({error})"
+            rejects.add(InputError(cut, file=path, line=number + 1, do="fetch or pack the file again"))
+
+
+def read_rows(path: Path, rejects: Rejects) -> Iterator[Row]:
+    """Rows of a .jsonl, .csv, .tsv (all also .gz) or .parquet file, by column name."""
+    kind = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if kind in (".jsonl", ".ndjson"):
+        return _json_rows(path, rejects)
+    if kind in (".csv", ".tsv"):
+        return _delimited_rows(path, rejects, "," if kind == ".csv" else "\t")
+    if kind in (".parquet", ".pq"):
+        return _parquet_rows(path)
+    raise InputError(f"unknown kind of table {kind!r}", file=path, do="use .csv, .tsv, .jsonl or .parquet")
+
+
+def _json_rows(path: Path, rejects: Rejects) -> Iterator[Row]:
+    for number, line in read_lines(path, rejects):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            rejects.add(InputError(f"not valid JSON ({error})", file=path, line=number, do=SKIP))
+            continue
+        if isinstance(values, dict):
+            yield Row(number, values)
+        else:
+            rejects.add(InputError("not a JSON object", file=path, line=number, do=SKIP))
+
+
+def _delimited_rows(path: Path, rejects: Rejects, delimiter: str) -> Iterator[Row]:
+    records = delimited_records(path, rejects, delimiter)
+    line, header = next(records, (1, []))
+    names = [name.strip() for name in header]
+    if not any(names):
+        raise InputError("empty table", file=path, do="its first line must name the columns")
+    if len(set(names)) < len(names):
+        raise InputError("two columns have the same name", file=path, line=line, do="rename one")
+    for line, fields in records:
+        if len(fields) == len(names):
+            yield Row(line, dict(zip(names, fields, strict=True)))
+        else:
+            problem = f"{len(fields)} fields, the header has {len(names)}"
+            rejects.add(InputError(problem, file=path, line=line, do=SKIP))
+
+
+def delimited_records(path: Path, rejects: Rejects, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Fields of each record and the line it starts on. Commas come with CSV's quotes, tabs with none."""
+    if delimiter == "\t":
+        for number, line in read_lines(path, rejects):
+            if line.strip():
+                yield number, line.rstrip("\r\n").split("\t")
+        return
+    csv.field_size_limit(sys.maxsize)
+    lines = _Lines(read_lines(path, rejects))
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    while True:
+        start = lines.number + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            rejects.add(InputError(f"malformed CSV ({error})", file=path, line=start, do=SKIP))
+            continue
+        if any(fields):
+            yield start, fields
+
+
+class _Lines:
+    """Lines without their numbers, for csv.reader, that still knows the number of the last one."""
+
+    def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
+        self._lines = lines
+        self.number = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        self.number, line = next(self._lines)
+        return line
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise InputError("Parquet needs pyarrow", file=path, do="pip install 'remargin[parquet]'") from None
+    if not path.is_file():
+        raise InputError("no such file", file=path, do="check the path")
+    number = 0
+    try:
+        for batch in pq.ParquetFile(path).iter_batches(batch_size=4096):
+            for values in batch.to_pylist():
+                number += 1
+                yield Row(number, values)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"not a readable Parquet file ({error})", file=path, do="write it again") from None
+
+
+def require_columns(path: Path, row: Row, names: Iterable[str], do: str) -> None:
+    """An error that names the columns which a table lacks, and those that it has."""
+    missing = [name for name in names if name not in row.values]
+    if missing:
+        problem = f"no column {_listed(missing)}; its columns are {_listed(list(row.values))}"
+        raise InputError(problem, file=path, line=row.line, do=do)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)

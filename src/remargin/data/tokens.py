@@ -1,0 +1,217 @@
+"""Texts as tokens: the tokenizer, and a memory-mapped store of texts that were tokenised once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from remargin.data.ids import Ids, IdWriter
+from remargin.errors import InputError
+from remargin.files import MappedArray, read_header, sha256, write_header
+
+
+class Tokens(NamedTuple):
+    """Several texts' token ids end to end, and how many each text has."""
+
+    ids: NDArray[Any]
+    lengths: NDArray[np.int64]
+
+
+class Tokenizer:
+    """A Hugging Face fast tokenizer that pads nothing, cuts at the length it is asked for, and knows what it cut.
+
+    It carries its own copy of the tokenizer, so no setting of a shared one can change its output.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        self._backend = tokenizers.Tokenizer.from_str(backend.to_str())
+        self._backend.no_padding()
+        self._backend.no_truncation()
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path) -> Tokenizer:
+        """The tokenizer of a model: a folder or a hub name. Loads no weights."""
+        return cls.of(load_tokenizer(name))
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> Tokenizer:
+        """From a transformers tokenizer."""
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            do = "use a model with a tokenizer.json"
+            raise InputError(f"{type(tokenizer).__name__} is not a fast tokenizer", do=do)
+        return cls(backend)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of everything that decides which tokens a text becomes."""
+        clean = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        clean.no_truncation()
+        return hashlib.sha256(clean.to_str().encode()).hexdigest()
+
+    @property
+    def vocabulary(self) -> int:
+        """How many token ids there are."""
+        return int(self._backend.get_vocab_size(with_added_tokens=True))
+
+    def __call__(self, texts: Sequence[str], length: int) -> tuple[Tokens, int]:
+        """The texts' tokens, special tokens included, at most `length` each; and how many texts were cut for that."""
+        shortest = self._backend.num_special_tokens_to_add(is_pair=False) + 1
+        if length < shortest:
+            do = f"this tokenizer needs at least {shortest}"
+            raise InputError(f"a length of {length} tokens leaves no room for text", do=do)
+        self._backend.enable_truncation(length)
+        encodings = self._backend.encode_batch_fast(list(texts))
+        lengths = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
+        ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), np.uint32, int(lengths.sum()))
+        return Tokens(ids, lengths), sum(bool(e.overflowing) for e in encodings)
+
+
+def load_tokenizer(name: str | Path) -> Any:
+    """A model's tokenizer as transformers loads it, without the padding or cutting that was saved with it."""
+    from transformers import AutoTokenizer
+
+    try:
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        do = "name a folder with a tokenizer.json, or a model of the Hugging Face hub"
+        raise InputError(f"no tokenizer found for model {str(name)!r} ({reason})", do=do) from None
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_padding()
+        backend.no_truncation()
+    return tokenizer
+
+
+@contextlib.contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Without transformers' progress bars and load reports: we check and say what matters ourselves."""
+    from transformers.utils import logging as their_logging
+
+    verbosity, bars = their_logging.get_verbosity(), their_logging.is_progress_bar_enabled()
+    their_logging.set_verbosity_error()
+    their_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        their_logging.set_verbosity(verbosity)
+        if bars:
+            their_logging.enable_progress_bar()
+
+
+class TokenStore:
+    """Texts tokenised once, read at random from memory-mapped files; the header remembers how they were made.
+
+    Example:
+        >>> import tempfile
+        >>> store = TokenStore.write(Path(tempfile.mkdtemp()) / "documents", ["d1", "d2"], ["one text", "and another"],
+        ...                          tokenizer, length=200)
+        >>> len(store), store.ids[1], store.ids.rows(["d1"]).tolist()
+        (2, 'd2', [0])
+        >>> tokens, truncated = tokenizer(["and another"], length=200)
+        >>> store.take([1]).ids.tolist() == tokens.ids.tolist()
+        True
+    """
+
+    FORMAT = "remargin-tokens-1"
+    REMEDY = "run `remargin prepare` again"
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.header = read_header(self.folder / "header.json", self.FORMAT, self.REMEDY)
+        self._tokens = MappedArray(self.folder / "tokens.bin", self.header["dtype"], (self.header["tokens"],))
+        self._ends = MappedArray(self.folder / "ends.bin", np.uint64, (self.header["ids"]["count"],))
+        self.ids = Ids(self.folder, **self.header["ids"])
+
+    @classmethod
+    def write(
+        cls, folder: Path, ids: Sequence[str], texts: Sequence[str], tokenizer: Tokenizer, length: int, prefix: str = ""
+    ) -> TokenStore:
+        """A store for texts that fit into memory; `TokenWriter` takes them batch by batch."""
+        writer = TokenWriter(folder, tokenizer, length, prefix)
+        writer.add(ids, texts)
+        writer.close()
+        return cls(folder)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def require(self, tokenizer: Tokenizer, length: int, prefix: str) -> None:
+        """Refuse a store that was made with another tokenizer, length or prefix."""
+        made = {name: self.header[name] for name in ("tokenizer", "length", "prefix")}
+        for name, value in {"tokenizer": tokenizer.fingerprint, "length": length, "prefix": prefix}.items():
+            if made[name] != value:
+                what = "another tokenizer" if name == "tokenizer" else f"{name} {made[name]!r}, not {value!r}"
+                raise InputError(f"the token store was made with {what}", file=self.folder, do=self.REMEDY)
+
+    def verify(self) -> None:
+        """Read every byte and compare with the checksums in the header."""
+        for name, checksum in self.header["sha256"].items():
+            if sha256(self.folder / name) != checksum:
+                raise InputError("damaged: its checksum does not match", file=self.folder / name, do=self.REMEDY)
+
+    def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Tokens:
+        """The tokens of some rows, in that order, end to end."""
+        rows = np.asarray(rows, np.int64)
+        if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
+            raise IndexError(f"rows {rows.min()}..{rows.max()} of {len(self)}")
+        ends = self._ends.take(rows).astype(np.int64)
+        starts = np.where(rows > 0, self._ends.take(np.maximum(rows - 1, 0)).astype(np.int64), 0)
+        lengths = ends - starts
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return Tokens(self._tokens.take(np.repeat(starts, lengths) + within, places=len(rows)), lengths)
+
+
+class TokenWriter:
+    """Fills a folder with a `TokenStore`, batch by batch. Only numbers stay in memory until `close`."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer, length: int, prefix: str = "") -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._tokenizer = tokenizer
+        self._length = length
+        self._prefix = prefix
+        self._dtype = np.dtype(np.uint16 if tokenizer.vocabulary <= 1 << 16 else np.uint32)
+        self._file = open(folder / "tokens.bin", "wb")  # noqa: SIM115 (closed by `close`)
+        self._ids = IdWriter(folder)
+        self._lengths: list[NDArray[np.int64]] = []
+        self.truncated = 0
+
+    def add(self, ids: Sequence[str], texts: Sequence[str]) -> None:
+        """Tokenise and append a batch."""
+        prefixed = [self._prefix + text for text in texts] if self._prefix else texts
+        tokens, truncated = self._tokenizer(prefixed, self._length)
+        tokens.ids.astype(self._dtype).tofile(self._file)
+        self._ids.add(ids)
+        self._lengths.append(tokens.lengths)
+        self.truncated += truncated
+
+    def close(self) -> dict[str, Any]:
+        """Write what is left and the header; returns the header."""
+        self._file.close()
+        lengths = np.concatenate(self._lengths) if self._lengths else np.empty(0, np.int64)
+        np.cumsum(lengths, dtype=np.uint64).tofile(self._folder / "ends.bin")
+        header = {
+            "format": TokenStore.FORMAT,
+            "ids": self._ids.close(),
+            "tokens": int(lengths.sum()),
+            "truncated": self.truncated,
+            "dtype": self._dtype.name,
+            "tokenizer": self._tokenizer.fingerprint,
+            "length": self._length,
+            "prefix": self._prefix,
+            "sha256": {name: sha256(self._folder / name) for name in ("tokens.bin", "ends.bin", *Ids.FILES)},
+        }
+        write_header(self._folder / "header.json", header)
+        return header

@@ -1,0 +1,235 @@
+"""Training triplets: a query, its positive, one or several negatives, and perhaps a teacher's scores."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remargin.data.tables import SKIP, Rejects, Row, delimited_records, read_rows, require_columns
+from remargin.errors import InputError
+from remargin.files import MappedArray, read_header, sha256, write_header
+
+
+class Batch(NamedTuple):
+    """Some triplets as row numbers: queries (B,), positives (B,), negatives (B, k), and scores (B, 1 + k) if any."""
+
+    queries: NDArray[np.uint32]
+    positives: NDArray[np.uint32]
+    negatives: NDArray[np.uint32]
+    scores: NDArray[np.float32] | None
+
+
+class Triplets:
+    """Triplets as row numbers into a store of queries and a store of documents, memory-mapped.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp()) / "triplets"
+        >>> triplets = Triplets.write(folder, [[0, 5, 3], [1, 2, 4]], scores=[[9.0, 1.5], [7.0, 2.0]])
+        >>> len(triplets), triplets.take([1]).negatives.tolist(), triplets.take([1]).scores.tolist()
+        (2, [[4]], [[7.0, 2.0]])
+    """
+
+    FORMAT = "remargin-triplets-1"
+    REMEDY = "run `remargin prepare` again"
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.header = read_header(self.folder / "header.json", self.FORMAT, self.REMEDY)
+        count, self.negatives = self.header["count"], self.header["negatives"]
+        self._rows = MappedArray(self.folder / "rows.bin", np.uint32, (count, 2 + self.negatives))
+        self._scores = None
+        if self.header["scores"]:
+            self._scores = MappedArray(self.folder / "scores.bin", np.float32, (count, 1 + self.negatives))
+
+    @classmethod
+    def write(cls, folder: Path, rows: Any, scores: Any = None) -> Triplets:
+        """Triplets from an array of rows: query, positive, negatives."""
+        writer = TripletWriter(folder)
+        writer.add(np.asarray(rows, np.uint32), None if scores is None else np.asarray(scores, np.float32))
+        writer.close()
+        return cls(folder)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def take(self, positions: Sequence[int] | NDArray[np.integer[Any]]) -> Batch:
+        """The triplets at some positions."""
+        positions = np.asarray(positions, np.int64)
+        rows = self._rows.take(positions)
+        scores = None if self._scores is None else self._scores.take(positions)
+        return Batch(rows[:, 0], rows[:, 1], rows[:, 2:], scores)
+
+    def verify(self) -> None:
+        """Read every byte and compare with the checksums in the header."""
+        for name, checksum in self.header["sha256"].items():
+            if sha256(self.folder / name) != checksum:
+                raise InputError("damaged: its checksum does not match", file=self.folder / name, do=self.REMEDY)
+
+
+class TripletWriter:
+    """Fills a folder with `Triplets`, batch by batch."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._rows = open(folder / "rows.bin", "wb")  # noqa: SIM115 (closed by `close`)
+        self._scores = open(folder / "scores.bin", "wb")  # noqa: SIM115 (closed by `close`)
+        self._width = 0
+        self._has_scores = False
+        self.count = 0
+
+    def add(self, rows: NDArray[np.uint32], scores: NDArray[np.float32] | None) -> None:
+        """Append triplets of the same width as before, with scores if those before had them."""
+        if rows.ndim != 2 or rows.shape[1] < 3:
+            raise ValueError(f"rows {rows.shape}: query, positive and at least one negative in each")
+        if scores is not None and scores.shape != (len(rows), rows.shape[1] - 1):
+            raise ValueError(f"scores {scores.shape} for rows {rows.shape}: one for the positive and each negative")
+        if self.count and (rows.shape[1], scores is not None) != (self._width, self._has_scores):
+            raise ValueError("triplets of different widths, or scores on only some")
+        self._width, self._has_scores = rows.shape[1], scores is not None
+        self.count += len(rows)
+        rows.tofile(self._rows)
+        if scores is not None:
+            scores.tofile(self._scores)
+
+    def close(self) -> dict[str, Any]:
+        """Write the header; returns it."""
+        self._rows.close()
+        self._scores.close()
+        files = ["rows.bin", "scores.bin"] if self._has_scores else ["rows.bin"]
+        if not self._has_scores:
+            (self._folder / "scores.bin").unlink()
+        header = {
+            "format": Triplets.FORMAT,
+            "count": self.count,
+            "negatives": self._width - 2,
+            "scores": self._has_scores,
+            "sha256": {name: sha256(self._folder / name) for name in files},
+        }
+        write_header(self._folder / "header.json", header)
+        return header
+
+
+class TripletText(NamedTuple):
+    """One triplet as read: texts, or ids over a collection; the negatives; scores of the positive and each negative."""
+
+    query: str
+    positive: str
+    negatives: list[str]
+    scores: list[float] | None
+    line: int
+
+
+def read_triplets(path: Path, rejects: Rejects, ids: bool) -> tuple[bool, Iterator[TripletText]]:
+    """Triplets of a table, and whether they are ids over a collection (else texts).
+
+    Columns: `query`, `positive`, `negative` for texts, `query_id`, `positive_id`, `negative_id` for ids; several
+    negatives as `negative_1`, `negative_2`, or as a list in JSONL and Parquet. Optional: `positive_score` and
+    `negative_score` (`negative_score_1`, ...), or a list `scores`, the positive's first. A TSV without a header that
+    has three columns is query, positive, negative: taken for ids or texts as the argument `ids` says.
+    """
+    rows = _headless(path, rejects) if path.name.removesuffix(".gz").endswith(".tsv") else None
+    if rows is not None:
+        return ids, _parsed(path, rows, "", rejects)
+    rows = read_rows(path, rejects)
+    first = next(rows, None)
+    if first is None:
+        raise InputError("no triplets in it", file=path, do="give a table with at least one row")
+    suffix = "_id" if "query_id" in first.values else ""
+    do = "triplets need query, positive and negative, or query_id, positive_id and negative_id"
+    require_columns(path, first, [f"query{suffix}", f"positive{suffix}"], do)
+    return bool(suffix), _parsed(path, itertools.chain([first], rows), suffix, rejects)
+
+
+def _headless(path: Path, rejects: Rejects) -> Iterator[Row] | None:
+    """The rows of a TSV of three columns whose first line is no header; None if it is one."""
+    names = ["query", "positive", "negative"]
+    _, first = next(delimited_records(path, Rejects(skip=True), "\t"), (1, []))
+    if len(first) != 3 or {name.strip().removesuffix("_id") for name in first} & {"query", "positive"}:
+        return None
+
+    def rows() -> Iterator[Row]:
+        for line, fields in delimited_records(path, rejects, "\t"):
+            if len(fields) == 3:
+                yield Row(line, dict(zip(names, fields, strict=True)))
+            else:
+                rejects.add(InputError(f"{len(fields)} columns instead of 3", file=path, line=line, do=SKIP))
+
+    return rows()
+
+
+def _parsed(path: Path, rows: Iterable[Row], suffix: str, rejects: Rejects) -> Iterator[TripletText]:
+    expected: tuple[int, bool] | None = None
+    for row in rows:
+        try:
+            triplet = _parse(row, suffix)
+        except ValueError as error:
+            rejects.add(InputError(str(error), file=path, line=row.line, do=SKIP))
+            continue
+        shape = (len(triplet.negatives), triplet.scores is not None)
+        if expected not in (None, shape):
+            problem = f"{_described(shape)}, but the first triplet has {_described(expected or shape)}"
+            rejects.add(InputError(problem, file=path, line=row.line, do=SKIP))
+            continue
+        expected = shape
+        yield triplet
+
+
+def _described(shape: tuple[int, bool]) -> str:
+    count, scores = shape
+    return f"{count} {'negative' if count == 1 else 'negatives'} {'with' if scores else 'without'} scores"
+
+
+def _parse(row: Row, suffix: str) -> TripletText:
+    values = row.values
+    query, positive = (_text(values.get(name + suffix), name + suffix) for name in ("query", "positive"))
+    name = f"negative{suffix}"
+    given = values.get("negative_ids" if suffix else "negatives", values.get(name))
+    if given is None:
+        given = [values[column] for column in _numbered(values, name)]
+    negatives = [_text(text, name) for text in (given if isinstance(given, list) else [given])]
+    if not negatives:
+        raise ValueError(f"no column {name!r} and none numbered {name + '_1'!r}")
+    if positive in negatives:
+        raise ValueError("its positive is also its negative")
+    return TripletText(query, positive, negatives, _scores(values, len(negatives)), row.line)
+
+
+def _scores(values: dict[str, Any], negatives: int) -> list[float] | None:
+    given = values.get("scores")
+    if given is None:
+        columns = ["negative_score"] if "negative_score" in values else _numbered(values, "negative_score")
+        if "positive_score" not in values and not columns:
+            return None
+        given = [values.get("positive_score"), *(values[column] for column in columns)]
+    if not isinstance(given, list) or len(given) != 1 + negatives:
+        raise ValueError(f"scores must be {1 + negatives} numbers: the positive's, then each negative's")
+    try:
+        scores = [float(score) for score in given]
+    except (TypeError, ValueError):
+        raise ValueError(f"scores {given} are not all numbers") from None
+    if not np.isfinite(scores).all():
+        raise ValueError(f"scores {given} are not all finite")
+    return scores
+
+
+def _numbered(values: dict[str, Any], name: str) -> list[str]:
+    found = {int(m[1]): column for column in values if (m := re.fullmatch(rf"{re.escape(name)}_(\d+)", column))}
+    return [found[number] for number in sorted(found)]
+
+
+def _text(value: Any, name: str) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # ids are often numbers in JSON and Parquet
+    if not isinstance(value, str):
+        raise ValueError(f"no column {name!r}, or not text in it")
+    if not value.strip():
+        raise ValueError(f"empty {name!r}")
+    return value.strip()

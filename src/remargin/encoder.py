@@ -1,0 +1,298 @@
+"""BiEncoder: a Hugging Face encoder, a pooling, perhaps a projection, and the similarity its vectors are made for."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from remargin import model_folder
+from remargin.data.tokens import Tokenizer, Tokens, load_tokenizer, quiet_transformers
+from remargin.errors import InputError
+from remargin.files import new_folder
+from remargin.losses import Similarity
+from remargin.progress import track
+
+log = logging.getLogger(__name__)
+
+Pooling = Literal["cls", "cls+linear", "cls+pooler", "mean", "mean+linear", "mean+pooler"]
+
+# The paper's choice for each family (its table 1); other families take the plain [CLS] vector.
+PAPER_POOLING: dict[str, Pooling] = {"roberta": "cls+linear", "mpnet": "cls+linear", "distilbert": "cls"}
+
+
+class BiEncoder(nn.Module):
+    """Encodes queries and documents independently, with one encoder, into vectors whose similarity is relevance.
+
+    Pooling is how token vectors become one vector: `cls` takes the first, `mean` averages them all; `+linear` puts a
+    linear projection on top (the paper's), `+pooler` one with tanh (BERT's own).
+
+    Example:
+        >>> model = BiEncoder.from_pretrained(model_folder)      # or a name: "distilbert/distilbert-base-uncased"
+        >>> model.encode_queries(["how do margins adapt?"]).shape == (1, model.dimension)
+        True
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        tokenizer: Any,
+        pooling: Pooling = "cls",
+        projection: nn.Linear | None = None,
+        similarity: Similarity = "cosine",
+        query_length: int = 30,
+        document_length: int = 200,
+        query_prefix: str = "",
+        document_prefix: str = "",
+    ) -> None:
+        super().__init__()
+        if pooling not in get_args(Pooling):
+            raise InputError(f"unknown pooling {pooling!r}", do=f"use auto, {', '.join(get_args(Pooling))}")
+        if similarity not in get_args(Similarity):
+            raise InputError(f"unknown similarity {similarity!r}", do=f"use {' or '.join(get_args(Similarity))}")
+        if ("+" in pooling) != (projection is not None):
+            raise ValueError(
+                f"pooling={pooling!r} and projection={projection}: a projection goes with +linear, +pooler"
+            )
+        self.backbone = backbone
+        self.hf_tokenizer = tokenizer
+        self.tokenizer = Tokenizer.of(tokenizer)
+        self.pooling: Pooling = pooling
+        self.projection = projection
+        self.similarity: Similarity = similarity
+        self.query_length = self._checked_length("query", query_length)
+        self.document_length = self._checked_length("document", document_length)
+        self.query_prefix = query_prefix
+        self.document_prefix = document_prefix
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        pooling: Pooling | Literal["auto"] = "auto",
+        similarity: Similarity | None = None,
+        query_length: int | None = None,
+        document_length: int | None = None,
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+        seed: int = 0,
+    ) -> BiEncoder:
+        """Load an encoder from a folder or, by name, from the Hugging Face hub.
+
+        What is not given is taken from the folder where it says (as `save` and sentence-transformers write it); else
+        lengths are 30 and 200, prefixes empty, the similarity cosine, and the pooling the paper's for that family.
+        Reads safetensors only and runs no code from the folder.
+
+        Args:
+            name: a folder, or a name such as "FacebookAI/roberta-base".
+            pooling: "auto", or one of `Pooling`.
+            similarity: "cosine" or "dot".
+            query_length, document_length: longest text in tokens; what is longer is cut.
+            query_prefix, document_prefix: put before every text.
+            seed: for the projection, if it has to be new.
+
+        Raises:
+            InputError: if the folder lacks weights of the encoder, or asks for something that is not supported.
+        """
+        folder = model_folder.local_folder(name)
+        saved = model_folder.read_settings(folder)
+        backbone, checkpoint = _load_backbone(saved.transformer)
+        config: Any = backbone.config
+        if pooling == "auto":
+            pooling = saved.pooling or PAPER_POOLING.get(config.model_type, "cls")
+        projection = None
+        if "+" in pooling:
+            projection = saved.projection() if saved.pooling == pooling else None
+            projection = projection or checkpoint.pooler_projection()
+            if projection is None:
+                projection = _new_projection(config.hidden_size, getattr(config, "initializer_range", 0.02), seed)
+                log.warning("%s has no weights for the projection of %s: a new one, seed %d", name, pooling, seed)
+        elif saved.dense is not None:
+            log.warning("%s: pooling %s leaves its projection out", name, pooling)
+        if checkpoint.ignored:
+            log.info("%s: %d weights of heads that are not needed were ignored", name, len(checkpoint.ignored))
+        limit = _longest_input(backbone) or 200
+        model = cls(
+            backbone,
+            load_tokenizer(saved.transformer),
+            pooling=pooling,
+            projection=projection,
+            similarity=similarity or saved.similarity,
+            query_length=query_length or saved.query_length or min(30, limit),
+            document_length=document_length or saved.document_length or min(200, limit),
+            query_prefix=saved.query_prefix if query_prefix is None else query_prefix,
+            document_prefix=saved.document_prefix if document_prefix is None else document_prefix,
+        )
+        return model.eval()
+
+    @property
+    def dimension(self) -> int:
+        """How long the vectors are."""
+        if self.projection is not None:
+            return self.projection.out_features
+        config: Any = self.backbone.config
+        return int(config.hidden_size)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Vectors of padded token ids, (B, T) -> (B, d), as the model makes them: not of unit length."""
+        hidden: Tensor = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        if self.pooling.startswith("mean"):
+            weights = attention_mask.unsqueeze(-1).to(hidden.dtype)
+            pooled = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
+        else:
+            pooled = hidden[:, 0]
+        if self.projection is not None:
+            pooled = self.projection(pooled)
+            if self.pooling.endswith("+pooler"):
+                pooled = pooled.tanh()
+        return pooled
+
+    def encode_queries(
+        self, texts: Sequence[str], batch_size: int = 32, progress: bool | None = None
+    ) -> NDArray[np.float32]:
+        """Vectors of queries, (n, d), in their order; of unit length if the similarity is cosine."""
+        return self._encode("queries", texts, self.query_prefix, self.query_length, batch_size, progress)
+
+    def encode_documents(
+        self, texts: Sequence[str], batch_size: int = 32, progress: bool | None = None
+    ) -> NDArray[np.float32]:
+        """Vectors of documents, (n, d), in their order; of unit length if the similarity is cosine."""
+        return self._encode("documents", texts, self.document_prefix, self.document_length, batch_size, progress)
+
+    def _encode(
+        self, kind: str, texts: Sequence[str], prefix: str, length: int, batch_size: int, progress: bool | None
+    ) -> NDArray[np.float32]:
+        if isinstance(texts, str):
+            raise TypeError("pass a list of texts, not one string")
+        tokens, truncated = self.tokenizer([prefix + text for text in texts], length)
+        if truncated:
+            log.warning("%d of %d %s were cut at %d tokens", truncated, len(texts), kind, length)
+        vectors = np.empty((len(texts), self.dimension), np.float32)
+        # Longest first: texts of one length share a batch, and a batch too large for memory fails at once.
+        order = np.argsort(-tokens.lengths, kind="stable")
+        batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+        with _evaluating(self), torch.inference_mode():
+            for rows in track(batches, f"encoding {kind}", total=len(batches), show=progress):
+                vectors[rows] = self._vectors(tokens, rows).float().cpu().numpy()
+        return vectors
+
+    def _vectors(self, tokens: Tokens, rows: NDArray[np.int64]) -> Tensor:
+        ids, mask = padded(tokens, rows, int(self.hf_tokenizer.pad_token_id or 0))
+        vectors: Tensor = self(ids.to(self.device), mask.to(self.device))
+        return nn.functional.normalize(vectors.float(), dim=1) if self.similarity == "cosine" else vectors
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> None:
+        """Write a folder that `from_pretrained` and `SentenceTransformer(folder)` load with the same vectors."""
+        backbone: Any = self.backbone
+        with new_folder(folder, overwrite) as out, quiet_transformers():
+            backbone.save_pretrained(out)
+            self.hf_tokenizer.save_pretrained(out)
+            settings = model_folder.Settings(
+                transformer=out,
+                pooling=self.pooling,
+                similarity=self.similarity,
+                query_length=self.query_length,
+                document_length=self.document_length,
+                query_prefix=self.query_prefix,
+                document_prefix=self.document_prefix,
+            )
+            model_folder.write_settings(out, settings, self.projection, int(backbone.config.hidden_size))
+
+    def _checked_length(self, kind: str, length: int) -> int:
+        limit = _longest_input(self.backbone)
+        if limit is not None and length > limit:
+            raise InputError(f"{kind}_length {length}: the model has {limit} positions", do=f"use {limit} or less")
+        return length
+
+
+def padded(tokens: Tokens, rows: NDArray[np.int64], padding: int) -> tuple[Tensor, Tensor]:
+    """Some texts' token ids as a rectangle, (B, T), and the mask that says which of them are real."""
+    lengths = tokens.lengths[rows]
+    starts = (np.cumsum(tokens.lengths) - tokens.lengths)[rows]
+    mask = np.arange(lengths.max())[None, :] < lengths[:, None]
+    ids = np.full(mask.shape, padding, np.int64)
+    ids[mask] = np.concatenate([tokens.ids[s : s + n] for s, n in zip(starts, lengths, strict=True)])
+    return torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64))
+
+
+class _Checkpoint:
+    """What became of a checkpoint's weights: a pooler that it holds, and heads that were ignored."""
+
+    def __init__(self, pooler: nn.Module | None, ignored: set[str]) -> None:
+        self._pooler = pooler
+        self.ignored = ignored
+
+    def pooler_projection(self) -> nn.Linear | None:
+        """A trainable copy of the checkpoint's own pooler layer, if it has one."""
+        dense = getattr(self._pooler, "dense", None)
+        if not isinstance(dense, nn.Linear):
+            return None
+        projection = nn.Linear(dense.in_features, dense.out_features)
+        projection.load_state_dict(dense.state_dict())
+        return projection
+
+
+def _load_backbone(folder: Path) -> tuple[nn.Module, _Checkpoint]:
+    """The encoder with every weight from the checkpoint; the pooler, if there, kept as it is and never trained."""
+    from transformers import AutoModel
+
+    model_folder.require_safetensors(folder)
+    try:
+        with quiet_transformers():
+            backbone, info = AutoModel.from_pretrained(
+                folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
+            )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(f"cannot be loaded as an encoder ({reason})", file=folder, do="name another model") from None
+    missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}
+    if missing or info["mismatched_keys"]:
+        lacking = sorted(missing) or sorted(str(key) for key in info["mismatched_keys"])
+        problem = f"{len(lacking)} weights of the encoder are missing or of another shape, such as {lacking[0]}"
+        raise InputError(problem, file=folder, do="use a complete checkpoint of this architecture")
+    pooler = getattr(backbone, "pooler", None)
+    if pooler is not None and any(key.startswith("pooler.") for key in info["missing_keys"]):
+        backbone.pooler = pooler = None
+    if pooler is not None:
+        pooler.requires_grad_(False)
+    return backbone, _Checkpoint(pooler, set(info["unexpected_keys"]))
+
+
+def _new_projection(dimension: int, spread: float, seed: int) -> nn.Linear:
+    projection = nn.Linear(dimension, dimension)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        projection.weight.normal_(0, spread, generator=generator)
+        projection.bias.zero_()
+    return projection
+
+
+def _longest_input(backbone: nn.Module) -> int | None:
+    """How many tokens the model's positions allow, or None where there is no limit."""
+    positions: int | None = getattr(backbone.config, "max_position_embeddings", None)
+    table = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)
+    offset = getattr(table, "padding_idx", None)  # RoBERTa and its kin count positions from there
+    return positions if positions is None or offset is None else positions - offset - 1
+
+
+@contextlib.contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout for a while."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

@@ -1,0 +1,186 @@
+"""Model folders: what sentence-transformers reads and writes, plus the lengths that only we keep apart."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from remargin.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from remargin.encoder import Pooling
+    from remargin.losses import Similarity
+
+# Module names end the same in every version of sentence-transformers; we write those that every version reads.
+MODULES = "sentence_transformers.models."
+ACTIVATIONS = {"linear": "torch.nn.modules.linear.Identity", "pooler": "torch.nn.modules.activation.Tanh"}
+HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+
+
+@dataclass
+class Settings:
+    """What a model folder says about how its encoder is to be used. None: it does not say."""
+
+    transformer: Path
+    pooling: Pooling | None = None
+    similarity: Similarity = "cosine"
+    query_length: int | None = None
+    document_length: int | None = None
+    query_prefix: str = ""
+    document_prefix: str = ""
+    dense: Path | None = None
+
+    def projection(self) -> nn.Linear | None:
+        """The projection that the folder holds."""
+        if self.dense is None:
+            return None
+        import safetensors.torch
+        from torch import nn
+
+        require_safetensors(self.dense)
+        weights = safetensors.torch.load_file(self.dense / "model.safetensors")
+        weight, bias = weights.get("linear.weight"), weights.get("linear.bias")
+        if weight is None or set(weights) - {"linear.weight", "linear.bias"}:
+            found = ", ".join(sorted(weights))
+            raise InputError(f"not one linear layer: it has {found}", file=self.dense, do="use another model")
+        projection = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+        projection.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+        return projection.float()
+
+
+def local_folder(name: str | Path) -> Path:
+    """The folder of that name or, if there is none, a local copy of the hub's model of that name."""
+    folder = Path(name)
+    if folder.is_dir():
+        return folder
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(huggingface_hub.snapshot_download(str(name), allow_patterns=HUB_FILES))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        do = "check the name, or your connection to the Hugging Face hub"
+        raise InputError(f"no folder {str(name)!r}, and the hub did not help ({reason})", do=do) from None
+
+
+def require_safetensors(folder: Path) -> None:
+    """Refuse a folder whose weights are pickles, or that has none."""
+    if not any(folder.glob("*.safetensors")):
+        pickled = next((p.name for p in folder.glob("*.bin")), None)
+        problem = f"only pickled weights ({pickled}), which are never read" if pickled else "no weights"
+        raise InputError(problem, file=folder, do="use a model with .safetensors")
+
+
+def read_settings(folder: Path) -> Settings:
+    """What a folder says: a plain Hugging Face one little, one of sentence-transformers or of ours all of it."""
+    if not (folder / "modules.json").is_file():
+        return Settings(transformer=folder)
+    modules = {}
+    for module in _read(folder / "modules.json"):
+        kind = str(module.get("type", "")).rpartition(".")[2]
+        if kind not in ("Transformer", "Pooling", "Dense", "Normalize") or kind in modules:
+            problem = f"has a module that is not supported: {module.get('type')}"
+            raise InputError(problem, file=folder / "modules.json", do="use another model")
+        modules[kind] = folder / module.get("path", "")
+    if not {"Transformer", "Pooling"} <= set(modules):
+        do = "use a model made of a Transformer and a Pooling"
+        raise InputError("no Transformer or no Pooling in it", file=folder / "modules.json", do=do)
+    card = _read(folder / "config_sentence_transformers.json", default={})
+    prompts = card.get("prompts") or {}
+    ours = _read(folder / "remargin.json", default={})
+    similarity: Any = card.get("similarity_fn_name") or "cosine"
+    if similarity not in ("cosine", "dot"):
+        problem = f"similarity {similarity!r} is not supported"
+        raise InputError(problem, file=folder / "config_sentence_transformers.json", do="use cosine or dot")
+    return Settings(
+        transformer=modules["Transformer"],
+        pooling=_pooling(modules["Pooling"], modules.get("Dense"), has_prompts=any(prompts.values())),
+        similarity=similarity,
+        query_length=ours.get("query_length"),
+        document_length=ours.get("document_length"),
+        query_prefix=prompts.get("query") or "",
+        document_prefix=prompts.get("document") or prompts.get("passage") or "",
+        dense=modules.get("Dense"),
+    )
+
+
+def _pooling(pooling: Path, dense: Path | None, has_prompts: bool) -> Pooling:
+    config = _read(pooling / "config.json")
+    old_names = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+    old_modes = [
+        old_names.get(key, key) for key, on in config.items() if key.startswith("pooling_mode_") and on is True
+    ]
+    mode = config.get("pooling_mode", old_modes[0] if len(old_modes) == 1 else old_modes)
+    if mode not in ("cls", "mean") or (has_prompts and config.get("include_prompt") is False):
+        problem = f"pooling {mode!r}" + ("" if config.get("include_prompt", True) else " without the prompt")
+        raise InputError(f"{problem} is not supported", file=pooling / "config.json", do="use cls or mean")
+    if dense is None:
+        return "cls" if mode == "cls" else "mean"
+    config = _read(dense / "config.json")
+    head = next((h for h, name in ACTIVATIONS.items() if name == config.get("activation_function")), None)
+    if head is None or config.get("use_residual"):
+        problem = f"a Dense module with {config.get('activation_function')} is not supported"
+        raise InputError(problem, file=dense / "config.json", do="use Identity or Tanh, without residual")
+    return f"{mode}+{head}"  # type: ignore[return-value]
+
+
+def write_settings(folder: Path, settings: Settings, projection: nn.Linear | None, hidden_size: int) -> None:
+    """Everything beside the transformer and the tokenizer: modules, pooling, projection, prompts, lengths."""
+    assert settings.pooling is not None
+    mode, _, head = settings.pooling.partition("+")
+    names = ["Transformer", "Pooling", *(["Dense"] if projection is not None else [])]
+    names += ["Normalize"] if settings.similarity == "cosine" else []
+    paths = ["", *(f"{i}_{name}" for i, name in enumerate(names) if i)]
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": MODULES + name}
+        for i, (name, path) in enumerate(zip(names, paths, strict=True))
+    ]
+    for path in paths[1:]:
+        (folder / path).mkdir()
+    _write(folder / "modules.json", modules)
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": settings.document_length, "do_lower_case": False})
+    pooling = {
+        "word_embedding_dimension": hidden_size,
+        "pooling_mode_cls_token": mode == "cls",
+        "pooling_mode_mean_tokens": mode == "mean",
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+    _write(folder / paths[1] / "config.json", pooling)
+    if projection is not None:
+        import safetensors.torch
+
+        dense = {
+            "in_features": projection.in_features,
+            "out_features": projection.out_features,
+            "bias": projection.bias is not None,
+            "activation_function": ACTIVATIONS[head],
+        }
+        _write(folder / paths[2] / "config.json", dense)
+        weights = {f"linear.{name}": tensor.contiguous() for name, tensor in projection.state_dict().items()}
+        safetensors.torch.save_file(weights, folder / paths[2] / "model.safetensors")
+    prompts = {"query": settings.query_prefix, "document": settings.document_prefix}
+    card = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": settings.similarity}
+    _write(folder / "config_sentence_transformers.json", card)
+    lengths = {"query_length": settings.query_length, "document_length": settings.document_length}
+    _write(folder / "remargin.json", lengths)
+
+
+def _read(path: Path, default: Any = None) -> Any:
+    if default is not None and not path.is_file():
+        return default
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", file=path, do="use a complete model folder") from None
+    except ValueError as error:
+        raise InputError(f"not valid JSON ({error})", file=path, do="use an intact model folder") from None
+
+
+def _write(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,130 @@
+"""The few tensor operations under the losses, lean in memory and exact in float32.
+
+They are autograd functions because a backward pass runs under whatever precision settings hold by then, say TF32:
+each sets its own again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+@contextlib.contextmanager
+def exact_products(device: torch.device) -> Iterator[None]:
+    """Matrix products in full precision: no autocast, no TF32, no bfloat16 on CPU. Settings come back afterwards."""
+    backends: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+    before = [backend.fp32_precision for backend in backends]
+    try:
+        for backend in backends:
+            backend.fp32_precision = "ieee"
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        for backend, precision in zip(backends, before, strict=True):
+            backend.fp32_precision = precision
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """The dot product of each row of a with the same row of b, as a column."""
+    return (a * b).sum(1, keepdim=True)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """The matrix product of a and b, exact in the forward and the backward pass."""
+    result: Tensor = _Product.apply(a, b)  # type: ignore[no-untyped-call]
+    return result
+
+
+def unit(x: Tensor) -> Tensor:
+    """Rows at unit length, whatever their scale. A zero row stays zero and gets no gradient."""
+    result: Tensor = _Unit.apply(x)  # type: ignore[no-untyped-call]
+    return result
+
+
+def mean_squares(offset: Tensor, left: Tensor, through: Tensor, right: Tensor) -> Tensor:
+    """mean_j (offset_i - left_i . right_j)² for every i, through the mean c and covariance C of the rows of `right`:
+
+        (offset_i - left_i . c)² + left_iᵀ C left_i
+
+    Both terms are squares, so nothing cancels. O(B d²) time, and no B x B matrix. `right` gets its gradient through the
+    products through_i . right_j alone: `through` is `left`, or the part of it that is not to be held constant.
+    """
+    result: Tensor = _MeanSquares.apply(offset, left, through, right)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        with exact_products(a.device):
+            result: Tensor = a @ b
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        a, b = ctx.saved_tensors
+        with exact_products(grad.device):
+            return (
+                grad @ b.T if ctx.needs_input_grad[0] else None,
+                a.T @ grad if ctx.needs_input_grad[1] else None,
+            )
+
+
+class _Unit(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        largest = torch.linalg.vector_norm(x, math.inf, dim=1, keepdim=True)
+        zero = largest < torch.finfo(x.dtype).tiny
+        largest = largest.masked_fill(zero, math.inf)
+        unit: Tensor = x / largest  # at most 1, so that no square overflows or underflows
+        length = torch.linalg.vector_norm(unit, dim=1, keepdim=True).masked_fill(zero, 1)
+        unit /= length
+        ctx.save_for_backward(unit, largest * length)
+        return unit
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        unit, length = ctx.saved_tensors
+        gradient: Tensor = torch.addcmul(grad, unit, dot(grad, unit), value=-1).div_(length)
+        return gradient
+
+
+class _MeanSquares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, offset: Tensor, left: Tensor, through: Tensor, right: Tensor) -> Tensor:
+        mean = right.mean(0)
+        centred = right - mean
+        with exact_products(right.device):
+            covariance = centred.T @ centred / len(right)
+            del centred
+            residual = offset - left @ mean
+            spread = dot(left @ covariance, left)[:, 0]
+        ctx.save_for_backward(residual, left, through, right, mean, covariance)
+        return residual.square() + spread
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        residual, left, through, right, mean, covariance = ctx.saved_tensors
+        weight = (2 * grad)[:, None]
+        d_offset = (weight[:, 0] * residual) if ctx.needs_input_grad[0] else None
+        d_left = d_right = None
+        with exact_products(grad.device):
+            if ctx.needs_input_grad[1]:
+                d_left = torch.addr(left @ covariance, residual, mean, alpha=-1).mul_(weight)
+            if ctx.needs_input_grad[3]:
+                outer = left.T @ (weight * through)
+                d_right = (right - mean) @ outer
+                d_right -= (weight[:, 0] * residual) @ through
+                d_right /= len(right)
+        return d_offset, d_left, None, d_right

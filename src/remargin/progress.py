@@ -1,0 +1,34 @@
+"""Progress bars for long work, on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def track(items: Iterable[T], what: str, total: int | None = None, show: bool | None = None) -> Iterator[T]:
+    """The items, with a bar on standard error that counts them. Without `show`, only where that is a terminal.
+
+    >>> list(track([1, 2, 3], "counting"))
+    [1, 2, 3]
+    """
+    if not (sys.stderr.isatty() if show is None else show):
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    remaining = (TimeRemainingColumn(),) if total else ()
+    with Progress(*columns, *remaining, console=Console(stderr=True), transient=True) as progress:
+        yield from progress.track(items, total=total, description=what)
