@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import mmap
+import math
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -97,42 +98,36 @@ def _checksum(header: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
 
 
-class MappedArray:
-    """A read-only array in a file, mapped into memory page by page as it is read.
+def map_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """A read-only array in a file, mapped into memory page by page as it is read."""
+    _check_size(path, np.dtype(dtype).itemsize * math.prod(shape))
+    if 0 in shape:  # nothing to map
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, "r", shape=shape).view(np.ndarray)
 
-    Reading at random touches ever more pages, and mapped pages count as the process's memory. So `take` lets go of them
-    every now and then; the operating system keeps them cached for as long as it has room.
+
+class RangeReader:
+    """Reads stretches of a large array in a file, at random, in constant memory.
+
+    Not a memory map, because each page that a map touches counts as the process's own memory, and one touch may map two
+    megabytes: with random access the whole file ends up resident. Reading costs a system call, about a microsecond.
     """
 
-    release_after = 1 << 28  # bytes of pages touched
+    def __init__(self, path: Path, dtype: DTypeLike, count: int) -> None:
+        self._dtype = np.dtype(dtype)
+        _check_size(path, self._dtype.itemsize * count)
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
 
-    def __init__(self, path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> None:
-        self.dtype = np.dtype(dtype)
-        expected = self.dtype.itemsize * int(np.prod(shape))
-        size = path.stat().st_size if path.exists() else None
-        if size != expected:
-            found = "missing" if size is None else f"{size:,} bytes long"
-            raise InputError(f"{found}, its header says {expected:,} bytes", file=path, do="prepare the data again")
-        self._touched = 0
-        self._pages: mmap.mmap | None = None
-        if expected:
-            with open(path, "rb") as file:
-                self._pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                self._advise("MADV_RANDOM")
-        self.array: NDArray[Any] = np.frombuffer(self._pages or b"", self.dtype).reshape(shape)
+    def read(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[Any]:
+        """The elements of all the stretches, end to end."""
+        size = self._dtype.itemsize
+        stretches = zip((starts * size).tolist(), (lengths * size).tolist(), strict=True)
+        return np.frombuffer(b"".join([os.pread(self._file, n, start) for start, n in stretches]), self._dtype)
 
-    def __len__(self) -> int:
-        return len(self.array)
 
-    def take(self, indices: NDArray[np.integer[Any]], places: int | None = None) -> NDArray[Any]:
-        """A copy of some rows, which lie in so many separate places."""
-        rows: NDArray[Any] = self.array[indices]
-        self._touched += (len(indices) if places is None else places) * mmap.PAGESIZE
-        if self._touched > self.release_after:
-            self._advise("MADV_DONTNEED")
-            self._touched = 0
-        return rows
-
-    def _advise(self, advice: str) -> None:
-        if self._pages is not None and hasattr(mmap, advice):  # not on every system, and only ever a hint
-            self._pages.madvise(getattr(mmap, advice))
+def _check_size(path: Path, expected: int) -> None:
+    size = path.stat().st_size if path.exists() else None
+    if size != expected:
+        found = "missing" if size is None else f"{size:,} bytes long"
+        raise InputError(f"{found}, its header says {expected:,} bytes", file=path, do="prepare the data again")

@@ -30,5 +30,6 @@ def track(items: Iterable[T], what: str, total: int | None = None, show: bool | 
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     remaining = (TimeRemainingColumn(),) if total else ()
-    with Progress(*columns, *remaining, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, *remaining, console=console, transient=console.is_terminal) as progress:
         yield from progress.track(items, total=total, description=what)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from remargin.data.collection import SPLITS, Judgment, Text
 from remargin.data.tables import SKIP, Rejects, Row, find_file, read_lines, read_rows
@@ -103,24 +102,29 @@ def read_qrels(path: Path, rejects: Rejects) -> Iterator[Judgment]:
             rejects.add(InputError(problem, file=path, line=number, id=query, do=SKIP))
 
 
-class _PlainGzip(gzip.GzipFile):
-    """Gzip with neither a time nor a name in it, that closes the file it writes to."""
+def append_texts(path: Path, texts: Iterable[Text], title: bool) -> None:
+    """Append lines to corpus.jsonl.gz (with a title, left empty) or queries.jsonl.gz.
+
+    The same texts give the same bytes, whenever they are written: the gzip data has neither a time nor a name in it.
+    """
+    with open(path, "ab") as file, gzip.GzipFile("", "wb", compresslevel=3, fileobj=file, mtime=0) as packed:
+        for item in texts:
+            record = {"_id": item.id, "title": "", "text": item.text} if title else {"_id": item.id, "text": item.text}
+            packed.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+
+
+class QrelsWriter:
+    """Writes a qrels file as BEIR does, and counts the judgments."""
 
     def __init__(self, path: Path) -> None:
-        self._file = open(path, "wb")  # noqa: SIM115 (closed by `close`)
-        super().__init__(filename="", mode="wb", compresslevel=3, fileobj=self._file, mtime=0)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("query-id\tcorpus-id\tscore\n")
+        self._path = path
+        self.count = 0
 
-    def close(self) -> None:
-        super().close()
-        self._file.close()
-
-
-def open_gzip(path: Path) -> IO[str]:
-    """A gzipped text file to write: the same bytes for the same text, whenever and wherever it is written."""
-    return io.TextIOWrapper(cast(IO[bytes], _PlainGzip(path)), encoding="utf-8")
-
-
-def write_text(out: IO[str], item: Text, title: bool) -> None:
-    """One line of corpus.jsonl (with a title, left empty) or of queries.jsonl."""
-    record = {"_id": item.id, "title": "", "text": item.text} if title else {"_id": item.id, "text": item.text}
-    out.write(json.dumps(record, ensure_ascii=False) + "\n")
+    def add(self, judgments: Iterable[Judgment]) -> None:
+        """Append some judgments."""
+        with open(self._path, "a", encoding="utf-8") as file:
+            for query, document, grade, *_ in judgments:
+                file.write(f"{query}\t{document}\t{grade}\n")
+                self.count += 1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from remargin.files import MappedArray
+from remargin.files import map_array
 
 
 class Ids:
@@ -29,10 +29,10 @@ class Ids:
 
     def __init__(self, folder: Path, count: int, text_bytes: int) -> None:
         text, ends, hashes, rows = (folder / name for name in self.FILES)
-        self._text = MappedArray(text, np.uint8, (text_bytes,))
-        self._ends = MappedArray(ends, np.uint64, (count,))
-        self._hashes = MappedArray(hashes, np.uint64, (count,))
-        self._rows = MappedArray(rows, np.uint32, (count,))
+        self._text = map_array(text, np.uint8, (text_bytes,))
+        self._ends = map_array(ends, np.uint64, (count,))
+        self._hashes = map_array(hashes, np.uint64, (count,))
+        self._rows = map_array(rows, np.uint32, (count,))
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -40,8 +40,8 @@ class Ids:
     def __getitem__(self, row: int) -> str:
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
-        start = int(self._ends.array[row - 1]) if row else 0
-        return self._text.array[start : int(self._ends.array[row])].tobytes().decode()
+        start = int(self._ends[row - 1]) if row else 0
+        return self._text[start : int(self._ends[row])].tobytes().decode()
 
     def __iter__(self) -> Iterator[str]:
         return (self[row] for row in range(len(self)))
@@ -50,10 +50,10 @@ class Ids:
         """The row of each id, -1 for an id that is not here."""
         wanted = _hashes(ids)
         found = np.full(len(ids), -1, np.int64)
-        places = np.searchsorted(self._hashes.array, wanted)
+        places = np.searchsorted(self._hashes, wanted)
         for i, place in enumerate(places.tolist()):
-            while place < len(self) and self._hashes.array[place] == wanted[i]:  # more than once if hashes collide
-                row = int(self._rows.array[place])
+            while place < len(self) and self._hashes[place] == wanted[i]:  # more than once if hashes collide
+                row = int(self._rows[place])
                 if self[row] == ids[i]:
                     found[i] = row
                     break
@@ -66,20 +66,20 @@ class IdWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._text = open(folder / Ids.FILES[0], "wb")  # noqa: SIM115 (closed by `close`)
+        (folder / Ids.FILES[0]).touch(exist_ok=False)
         self._lengths: list[NDArray[np.uint64]] = []
         self._hashes: list[NDArray[np.uint64]] = []
 
     def add(self, ids: Sequence[str]) -> None:
         """Append a batch."""
         encoded = [id.encode() for id in ids]
-        self._text.write(b"".join(encoded))
+        with open(self._folder / Ids.FILES[0], "ab") as text:
+            text.write(b"".join(encoded))
         self._lengths.append(np.fromiter(map(len, encoded), np.uint64, len(encoded)))
         self._hashes.append(_hashes(ids))
 
     def close(self) -> dict[str, int]:
         """Write the rest; returns what `Ids` needs to know to open them."""
-        self._text.close()
         none = np.empty(0, np.uint64)
         ends = np.cumsum(np.concatenate([none, *self._lengths]), dtype=np.uint64)
         hashes = np.concatenate([none, *self._hashes])

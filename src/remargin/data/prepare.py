@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from remargin.data.beir import open_gzip, write_text
+from remargin.data.beir import QrelsWriter, append_texts
 from remargin.data.collection import Judgment, Source, Text, checked_texts, open_source, unknown_id
 from remargin.data.ids import Ids
 from remargin.data.tables import SKIP, Rejects
@@ -162,10 +162,9 @@ class _Preparation:
         documents = self._write_texts("documents", source.documents())
         queries = self._write_texts("queries", source.queries())
         for split in source.splits():
-            with _QrelsWriter(self.folder, split) as qrels:
-                for batch in _batches(source.judgments(split)):
-                    for judgment in self._known(batch, queries, documents):
-                        qrels.add(judgment.query, judgment.document, judgment.grade)
+            qrels = QrelsWriter(self.folder / "qrels" / f"{split}.tsv")
+            for batch in _batches(source.judgments(split)):
+                qrels.add(self._known(batch, queries, documents))
             self.report.judgments[split] = qrels.count
         self.report.notes = source.notes
 
@@ -226,17 +225,19 @@ class _Preparation:
         """Rows of texts, making the collection on the way: each distinct text is written once."""
         queries = _DistinctTexts(_TextWriter(self, "queries"), "q")
         documents = _DistinctTexts(_TextWriter(self, "documents"), "d")
+        qrels = QrelsWriter(self.folder / "qrels" / "train.tsv")
         judged: set[tuple[int, int]] = set()
-        with _QrelsWriter(self.folder, "train") as qrels:
-            for batch in batches:
-                numbered: list[NumberedTriplet] = []
-                for t in batch:
-                    query, positive = queries.row(t.query), documents.row(t.positive)
-                    if (query, positive) not in judged:
-                        judged.add((query, positive))
-                        qrels.add(f"q{query}", f"d{positive}", 1)
-                    numbered.append(([query, positive, *map(documents.row, t.negatives)], t.scores))
-                yield numbered
+        for batch in batches:
+            numbered: list[NumberedTriplet] = []
+            new: dict[tuple[int, int], Judgment] = {}
+            for t in batch:
+                pair = query, positive = queries.row(t.query), documents.row(t.positive)
+                numbered.append(([*pair, *map(documents.row, t.negatives)], t.scores))
+                if pair not in judged:
+                    new[pair] = Judgment(f"q{query}", f"d{positive}", 1)
+            judged.update(new)
+            qrels.add(new.values())
+            yield numbered
         queries.close()
         documents.close()
         self.report.judgments["train"] = qrels.count
@@ -250,17 +251,16 @@ class _TextWriter:
         self._kind = kind
         self._store = work.folder / "tokens" / kind
         self._tokens = TokenWriter(self._store, work.tokenizer, *work.settings.of(kind))
-        self._jsonl = open_gzip(work.folder / FILES[kind])
+        self._jsonl = work.folder / FILES[kind]
+        append_texts(self._jsonl, [], title=False)  # it is there, even if nothing is to come
 
     def add(self, texts: list[Text]) -> None:
         """Append a batch."""
-        for item in texts:
-            write_text(self._jsonl, item, title=self._kind == "documents")
+        append_texts(self._jsonl, texts, title=self._kind == "documents")
         self._tokens.add([item.id for item in texts], [item.text for item in texts])
 
     def close(self) -> Ids:
         """Finish both, count what is in them, and hand over the ids."""
-        self._jsonl.close()
         header = self._tokens.close()
         counts = header["ids"]["count"], header["truncated"], header["tokens"]
         report = self._work.report
@@ -299,25 +299,3 @@ class _DistinctTexts:
     def _flush(self) -> None:
         self._writer.add(self._waiting)
         self._waiting = []
-
-
-class _QrelsWriter:
-    """Writes qrels/SPLIT.tsv as BEIR does, and counts."""
-
-    def __init__(self, folder: Path, split: str) -> None:
-        self._path = folder / "qrels" / f"{split}.tsv"
-        self.count = 0
-
-    def __enter__(self) -> _QrelsWriter:
-        self._path.parent.mkdir(exist_ok=True)
-        self._file = open(self._path, "w", encoding="utf-8")
-        self._file.write("query-id\tcorpus-id\tscore\n")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-
-    def add(self, query: str, document: str, grade: int) -> None:
-        """Append a judgment."""
-        self._file.write(f"{query}\t{document}\t{grade}\n")
-        self.count += 1

@@ -1,4 +1,4 @@
-"""Texts as tokens: the tokenizer, and a memory-mapped store of texts that were tokenised once."""
+"""Texts as tokens: the tokenizer, and a store on disk of texts that were tokenised once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from remargin.data.ids import Ids, IdWriter
 from remargin.errors import InputError
-from remargin.files import MappedArray, read_header, sha256, write_header
+from remargin.files import RangeReader, map_array, read_header, sha256, write_header
 
 
 class Tokens(NamedTuple):
@@ -111,7 +111,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 class TokenStore:
-    """Texts tokenised once, read at random from memory-mapped files; the header remembers how they were made.
+    """Texts tokenised once, read at random from disk in constant memory; the header remembers how they were made.
 
     Example:
         >>> import tempfile
@@ -130,8 +130,8 @@ class TokenStore:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.header = read_header(self.folder / "header.json", self.FORMAT, self.REMEDY)
-        self._tokens = MappedArray(self.folder / "tokens.bin", self.header["dtype"], (self.header["tokens"],))
-        self._ends = MappedArray(self.folder / "ends.bin", np.uint64, (self.header["ids"]["count"],))
+        self._tokens = RangeReader(self.folder / "tokens.bin", self.header["dtype"], self.header["tokens"])
+        self._ends = map_array(self.folder / "ends.bin", np.uint64, (self.header["ids"]["count"],))
         self.ids = Ids(self.folder, **self.header["ids"])
 
     @classmethod
@@ -166,11 +166,9 @@ class TokenStore:
         rows = np.asarray(rows, np.int64)
         if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
             raise IndexError(f"rows {rows.min()}..{rows.max()} of {len(self)}")
-        ends = self._ends.take(rows).astype(np.int64)
-        starts = np.where(rows > 0, self._ends.take(np.maximum(rows - 1, 0)).astype(np.int64), 0)
-        lengths = ends - starts
-        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return Tokens(self._tokens.take(np.repeat(starts, lengths) + within, places=len(rows)), lengths)
+        ends = self._ends[rows].astype(np.int64)
+        starts = np.where(rows > 0, self._ends[rows - 1], 0).astype(np.int64)
+        return Tokens(self._tokens.read(starts, ends - starts), ends - starts)
 
 
 class TokenWriter:
@@ -183,7 +181,7 @@ class TokenWriter:
         self._length = length
         self._prefix = prefix
         self._dtype = np.dtype(np.uint16 if tokenizer.vocabulary <= 1 << 16 else np.uint32)
-        self._file = open(folder / "tokens.bin", "wb")  # noqa: SIM115 (closed by `close`)
+        (folder / "tokens.bin").touch()
         self._ids = IdWriter(folder)
         self._lengths: list[NDArray[np.int64]] = []
         self.truncated = 0
@@ -192,14 +190,14 @@ class TokenWriter:
         """Tokenise and append a batch."""
         prefixed = [self._prefix + text for text in texts] if self._prefix else texts
         tokens, truncated = self._tokenizer(prefixed, self._length)
-        tokens.ids.astype(self._dtype).tofile(self._file)
+        with open(self._folder / "tokens.bin", "ab") as file:
+            tokens.ids.astype(self._dtype).tofile(file)
         self._ids.add(ids)
         self._lengths.append(tokens.lengths)
         self.truncated += truncated
 
     def close(self) -> dict[str, Any]:
         """Write what is left and the header; returns the header."""
-        self._file.close()
         lengths = np.concatenate(self._lengths) if self._lengths else np.empty(0, np.int64)
         np.cumsum(lengths, dtype=np.uint64).tofile(self._folder / "ends.bin")
         header = {

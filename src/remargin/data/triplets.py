@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from remargin.data.tables import SKIP, Rejects, Row, delimited_records, read_rows, require_columns
 from remargin.errors import InputError
-from remargin.files import MappedArray, read_header, sha256, write_header
+from remargin.files import map_array, read_header, sha256, write_header
 
 
 class Batch(NamedTuple):
@@ -43,10 +43,10 @@ class Triplets:
         self.folder = Path(folder)
         self.header = read_header(self.folder / "header.json", self.FORMAT, self.REMEDY)
         count, self.negatives = self.header["count"], self.header["negatives"]
-        self._rows = MappedArray(self.folder / "rows.bin", np.uint32, (count, 2 + self.negatives))
+        self._rows = map_array(self.folder / "rows.bin", np.uint32, (count, 2 + self.negatives))
         self._scores = None
         if self.header["scores"]:
-            self._scores = MappedArray(self.folder / "scores.bin", np.float32, (count, 1 + self.negatives))
+            self._scores = map_array(self.folder / "scores.bin", np.float32, (count, 1 + self.negatives))
 
     @classmethod
     def write(cls, folder: Path, rows: Any, scores: Any = None) -> Triplets:
@@ -62,8 +62,8 @@ class Triplets:
     def take(self, positions: Sequence[int] | NDArray[np.integer[Any]]) -> Batch:
         """The triplets at some positions."""
         positions = np.asarray(positions, np.int64)
-        rows = self._rows.take(positions)
-        scores = None if self._scores is None else self._scores.take(positions)
+        rows = np.asarray(self._rows[positions])
+        scores = None if self._scores is None else np.asarray(self._scores[positions])
         return Batch(rows[:, 0], rows[:, 1], rows[:, 2:], scores)
 
     def verify(self) -> None:
@@ -79,8 +79,7 @@ class TripletWriter:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         self._folder = folder
-        self._rows = open(folder / "rows.bin", "wb")  # noqa: SIM115 (closed by `close`)
-        self._scores = open(folder / "scores.bin", "wb")  # noqa: SIM115 (closed by `close`)
+        (folder / "rows.bin").touch()
         self._width = 0
         self._has_scores = False
         self.count = 0
@@ -95,17 +94,14 @@ class TripletWriter:
             raise ValueError("triplets of different widths, or scores on only some")
         self._width, self._has_scores = rows.shape[1], scores is not None
         self.count += len(rows)
-        rows.tofile(self._rows)
-        if scores is not None:
-            scores.tofile(self._scores)
+        for name, array in (("rows.bin", rows), ("scores.bin", scores)):
+            if array is not None:
+                with open(self._folder / name, "ab") as file:
+                    array.tofile(file)
 
     def close(self) -> dict[str, Any]:
         """Write the header; returns it."""
-        self._rows.close()
-        self._scores.close()
         files = ["rows.bin", "scores.bin"] if self._has_scores else ["rows.bin"]
-        if not self._has_scores:
-            (self._folder / "scores.bin").unlink()
         header = {
             "format": Triplets.FORMAT,
             "count": self.count,

@@ -1,0 +1,148 @@
+"""Tables of every kind, whole and broken."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remargin.data.tables import Rejects, read_lines, read_rows
+from remargin.errors import InputError
+
+ROWS = [{"query": "how?", "document": 'so, "quoted"'}, {"query": "wo?", "document": "über\ndort"}]
+
+
+def write_csv(path: Path) -> None:
+    import csv
+
+    with open(path, "w", encoding="utf-8-sig", newline="") as file:  # as Excel saves it
+        writer = csv.DictWriter(file, ["query", "document"])
+        writer.writeheader()
+        writer.writerows(ROWS)
+
+
+def write_parquet(path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist(ROWS), path)
+
+
+def write_jsonl(path: Path) -> None:
+    path.write_text("\n".join(json.dumps(row) for row in ROWS) + "\n\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "write"), [("t.csv", write_csv), ("t.jsonl", write_jsonl), ("t.parquet", write_parquet)]
+)
+def test_every_kind_of_table_gives_the_same_rows(name: str, write: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / name
+    write(path)
+    assert [row.values for row in read_rows(path, Rejects())] == ROWS
+    if not name.endswith(".parquet"):
+        packed = tmp_path / f"{name}.gz"
+        packed.write_bytes(gzip.compress(path.read_bytes()))
+        assert [row.values for row in read_rows(packed, Rejects())] == ROWS
+
+
+def test_a_tsv_has_no_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text('query\tdocument\n"how\tso "it" is\r\n')
+    assert [row.values for row in read_rows(path, Rejects())] == [{"query": '"how', "document": 'so "it" is'}]
+
+
+@given(st.lists(st.tuples(st.text(st.characters(codec="utf-8"), min_size=1), st.text(st.characters(codec="utf-8")))))
+def test_any_text_survives_jsonl(pairs: list[tuple[str, str]]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.jsonl"
+        path.write_text("".join(json.dumps({"q": q, "d": d}, ensure_ascii=False) + "\n" for q, d in pairs), newline="")
+        assert [(row.values["q"], row.values["d"]) for row in read_rows(path, Rejects())] == pairs
+
+
+BROKEN: list[tuple[str, bytes, int, str]] = [
+    ("t.jsonl", b'{"a": 1}\n{"a": \n{"a": 2}\n', 2, "t.jsonl:2: not valid JSON"),
+    ("t.jsonl", b'{"a": 1}\n[1]\n{"a": 2}\n', 2, "t.jsonl:2: not a JSON object"),
+    ("t.jsonl", b'{"a": 1}\n{"a": "\xff"}\n{"a": 2}\n', 2, r"t.jsonl:2: not UTF-8 \(byte 0xff at column 8\)"),
+    ("t.csv", b"a,b\n1,2\n3\n4,5\n", 2, "t.csv:3: 1 fields, the header has 2"),
+    ("t.csv", b'a,b\n1,2\n3,"x"y\n4,5\n', 2, "t.csv:3: malformed CSV"),
+    ("t.tsv", b"a\tb\n1\t2\n1\t2\t3\n4\t5\n", 2, "t.tsv:3: 3 fields, the header has 2"),
+    ("t.csv", b'a,b\n1,2\n3,"x\n4,5\n', 1, "t.csv:3: malformed CSV"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "usable", "message"), BROKEN)
+def test_a_broken_row_is_named_or_skipped(name: str, content: bytes, usable: int, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        list(read_rows(path, Rejects()))
+    rejects = Rejects(skip=True)
+    assert len(list(read_rows(path, rejects))) == usable
+    assert len(rejects.errors) == 1
+
+
+def gzipped_lines() -> bytes:
+    return gzip.compress(b"".join(b'{"a": %d}\n' % i for i in range(10_000)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data[: len(data) // 2], "the gzip data ends early"),
+        (lambda data: b"plain text\n", "not valid gzip data"),
+        (lambda data: data[:-8] + bytes(8), "not valid gzip data"),
+    ],
+)
+def test_damaged_gzip_is_one_clear_line(damage: Callable[[bytes], bytes], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl.gz"
+    path.write_bytes(damage(gzipped_lines()))
+    with pytest.raises(InputError, match=message):
+        list(read_rows(path, Rejects()))
+    rejects = Rejects(skip=True)
+    list(read_rows(path, rejects))
+    assert len(rejects.errors) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", b"", "empty table"),
+        ("t.csv", b"a,a\n1,2\n", "two columns have the same name"),
+        ("t.xlsx", b"", "unknown kind of table '.xlsx'"),
+        ("t.parquet", b"not parquet", "not a readable Parquet file"),
+        ("t.parquet", None, "no such file"),
+        ("t.csv", None, "t.csv: no such file"),
+    ],
+)
+def test_an_unusable_table_is_one_clear_line(name: str, content: Any, message: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        list(read_rows(tmp_path / name, Rejects(skip=True)))
+
+
+def test_a_folder_is_not_a_table(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").mkdir()
+    with pytest.raises(InputError, match="is a folder"):
+        list(read_lines(tmp_path / "t.csv", Rejects()))
+
+
+def test_rejects_are_written_one_a_line(tmp_path: Path) -> None:
+    rejects = Rejects(skip=True)
+    rejects.add(InputError("bad\nline", file="f.csv", line=3, id="x", do="mend"))
+    rejects.write(tmp_path / "rejects.jsonl")
+    assert json.loads((tmp_path / "rejects.jsonl").read_text()) == {
+        "file": "f.csv",
+        "line": 3,
+        "id": "x",
+        "problem": "bad\nline",
+    }
+    assert str(rejects.errors[0]) == "f.csv:3: id 'x': bad line; mend"

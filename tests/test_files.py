@@ -1,0 +1,107 @@
+"""Files that are either wholly there or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from remargin.errors import InputError
+from remargin.files import RangeReader, map_array, new_folder, read_header, write_header
+
+
+def test_a_failed_block_leaves_nothing_behind(tmp_path: Path) -> None:
+    def fail() -> None:
+        with new_folder(tmp_path / "out") as folder:
+            (folder / "half.txt").write_text("half")
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_is_kept_unless_overwriting_is_asked_for(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("precious")
+    with pytest.raises(InputError, match="already exists"), new_folder(out):
+        pass
+    with pytest.raises(RuntimeError), new_folder(out, overwrite=True):
+        raise RuntimeError
+    assert (out / "mine.txt").read_text() == "precious"
+    with new_folder(out, overwrite=True) as folder:
+        (folder / "new.txt").write_text("new")
+    assert [p.name for p in out.iterdir()] == ["new.txt"]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    def race() -> None:
+        with new_folder(tmp_path / "out"):
+            (tmp_path / "out").mkdir()
+            (tmp_path / "out" / "theirs.txt").write_text("theirs")
+
+    with pytest.raises(InputError, match="already exists"):
+        race()
+    assert (tmp_path / "out" / "theirs.txt").read_text() == "theirs"
+
+
+def test_a_killed_process_leaves_the_old_folder(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "old.txt").write_text("old")
+    program = (
+        "import sys, time; from remargin.files import new_folder\n"
+        "with new_folder(sys.argv[1], overwrite=True) as f:\n"
+        "    (f / 'half.txt').write_text('half'); print('ready', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(out)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert [p.name for p in out.iterdir()] == ["old.txt"]
+
+
+def test_a_header_notices_any_change(tmp_path: Path) -> None:
+    path = tmp_path / "header.json"
+    write_header(path, {"format": "x-1", "count": 3})
+    assert read_header(path, "x-1", "again") == {"format": "x-1", "count": 3}
+    with pytest.raises(InputError, match="format 'x-1', expected 'x-2'; again"):
+        read_header(path, "x-2", "again")
+    changed = json.loads(path.read_text())
+    changed["count"] = 4
+    path.write_text(json.dumps(changed))
+    with pytest.raises(InputError, match="checksum"):
+        read_header(path, "x-1", "again")
+    for damage in ("{", "[]", "{}", "3"):
+        path.write_text(damage)
+        with pytest.raises(InputError, match="not a header"):
+            read_header(path, "x-1", "again")
+    path.unlink()
+    with pytest.raises(InputError, match="not found; again"):
+        read_header(path, "x-1", "again")
+
+
+def test_arrays_in_files_are_read_and_their_size_is_checked(tmp_path: Path) -> None:
+    written = np.arange(300, dtype=np.uint32).reshape(-1, 3)
+    path = tmp_path / "rows.bin"
+    written.tofile(path)
+    np.testing.assert_array_equal(map_array(path, np.uint32, (100, 3)), written)
+    stretches = RangeReader(path, np.uint32, 300).read(np.array([7, 0, 299, 5]), np.array([3, 1, 1, 0]))
+    assert stretches.tolist() == [7, 8, 9, 0, 299]
+    for read in (lambda p: map_array(p, np.uint32, (100,)), lambda p: RangeReader(p, np.uint32, 100)):
+        with pytest.raises(InputError, match="1,200 bytes long, its header says 400 bytes"):
+            read(path)
+        with pytest.raises(InputError, match="missing"):
+            read(tmp_path / "nothing.bin")
+    (tmp_path / "empty.bin").touch()
+    assert map_array(tmp_path / "empty.bin", np.uint32, (0, 3)).shape == (0, 3)
