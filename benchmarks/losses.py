@@ -1,27 +1,34 @@
-"""Where the moments path beats the direct B x B path, and how much memory it takes.
+"""Where the moments path beats the direct B x B path, how much memory it takes, and how exact both are.
 
-    python benchmarks/losses.py            # a GPU if there is one, else the CPU
+    python benchmarks/losses.py            # on a GPU if there is one, else on the CPU
 
-Prints a Markdown table: forward and backward, best of several, in one run. The two paths compute the same loss
-(tests/test_losses.py), so `direct / moments` is a pure gain in time where it exceeds 1.
+Prints Markdown: forward and backward, best of several, all in one run. The two paths compute the same loss
+(tests/test_losses.py), so `direct / moments` above 1 is a pure gain.
 """
 
 from __future__ import annotations
 
 import platform
 import time
+from typing import Any
 from unittest import mock
 
 import torch
 
 from remargin import losses
+from remargin.losses import MarginLoss
 
 SIZES = [(128, 384), (384, 384), (768, 384), (1536, 384), (768, 768), (1536, 768), (3072, 768), (6144, 768)]
-FORMS = {"distributed": {}, "adaptive": {"in_batch": True}}
+GPU_SIZES = [*SIZES, (16_384, 768)]
+FORMS: dict[str, dict[str, Any]] = {"distributed": {}, "adaptive": {"in_batch": True}}
 REPEATS = 7
 
 
-def seconds(loss: losses.MarginLoss, batch: list[torch.Tensor], moments: bool) -> float:
+def random_batch(size: int, dimension: int, device: str, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    return [torch.randn(size, dimension, device=device, dtype=dtype, requires_grad=True) for _ in range(3)]
+
+
+def seconds(loss: MarginLoss, batch: list[torch.Tensor], moments: bool) -> float:
     """Best time of forward and backward, with the path forced."""
 
     def step() -> None:
@@ -39,14 +46,31 @@ def seconds(loss: losses.MarginLoss, batch: list[torch.Tensor], moments: bool) -
     return min(times)
 
 
-def peak_bytes(loss: losses.MarginLoss, size: int, dimension: int) -> int:
+def peak_bytes(loss: MarginLoss, moments: bool, size: int, dimension: int) -> int:
     """Peak GPU memory of forward and backward beyond the inputs and their gradients."""
-    batch = [torch.randn(size, dimension, device="cuda", requires_grad=True) for _ in range(3)]
+    batch = random_batch(size, dimension, "cuda")
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    loss(*batch).backward()
+    with mock.patch.object(losses, "_moments_pay", return_value=moments):
+        loss(*batch).backward()
     gradients = sum(t.grad.nbytes for t in batch if t.grad is not None)
-    return torch.cuda.max_memory_allocated() - before - gradients
+    return int(torch.cuda.max_memory_allocated() - before - gradients)
+
+
+def relative_error(loss: MarginLoss, moments: bool, device: str) -> tuple[float, float]:
+    """Of value and gradient in float32 under TF32 and autocast, against float64 without either."""
+    exact = random_batch(2048, 256, device, torch.float64)
+    single = [t.detach().float().requires_grad_() for t in exact]
+    with mock.patch.object(losses, "_moments_pay", return_value=moments):
+        expected = loss(*exact)
+        gradients = torch.autograd.grad(expected, exact)
+        torch.set_float32_matmul_precision("medium")
+        with torch.autocast(device, dtype=torch.bfloat16):
+            value = loss(*single)
+            found = torch.autograd.grad(value, single)
+        torch.set_float32_matmul_precision("highest")
+    worst = max(float((a - b).norm() / b.norm()) for a, b in zip(found, gradients, strict=True))
+    return ((value - expected).abs() / expected).item(), worst
 
 
 def main() -> None:
@@ -55,16 +79,25 @@ def main() -> None:
     print(f"{machine}, torch {torch.__version__}, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}\n")
     print("| target | B | d | direct ms | moments ms | direct / moments |\n|---|---|---|---|---|---|")
     for target, options in FORMS.items():
-        loss = losses.MarginLoss(target, **options)
-        for size, dimension in SIZES:
-            batch = [torch.randn(size, dimension, device=device, requires_grad=True) for _ in range(3)]
+        loss = MarginLoss(target, **options)  # type: ignore[arg-type]
+        for size, dimension in GPU_SIZES if device == "cuda" else SIZES:
+            batch = random_batch(size, dimension, device)
             direct, moments = (seconds(loss, batch, moments) for moments in (False, True))
             times = f"{direct * 1e3:.2f} | {moments * 1e3:.2f} | {direct / moments:.2f}"
-            print(f"| {target} | {size} | {dimension} | {times} |")
+            print(f"| {target} | {size:,} | {dimension} | {times} |")
+    print("\nRelative error in float32 with TF32 and bfloat16 autocast switched on outside, against float64:\n")
+    print("| target | path | value | gradient |\n|---|---|---|---|")
+    for target, options in FORMS.items():
+        for path, moments in (("direct", False), ("moments", True)):
+            value, gradient = relative_error(MarginLoss(target, **options), moments, device)  # type: ignore[arg-type]
+            print(f"| {target} | {path} | {value:.0e} | {gradient:.0e} |")
     if device == "cuda":
+        print("\nPeak memory beyond inputs and gradients, B = 16,384, d = 768:\n")
+        print("| target | direct MB | moments MB |\n|---|---|---|")
         for target, options in FORMS.items():
-            extra = peak_bytes(losses.MarginLoss(target, **options), 16_384, 768)
-            print(f"\npeak beyond inputs and gradients, {target}, B = 16,384, d = 768: {extra / 2**20:.0f} MiB")
+            loss = MarginLoss(target, **options)  # type: ignore[arg-type]
+            direct_peak, moments_peak = (peak_bytes(loss, moments, 16_384, 768) / 1e6 for moments in (False, True))
+            print(f"| {target} | {direct_peak:,.0f} | {moments_peak:,.0f} |")
 
 
 if __name__ == "__main__":

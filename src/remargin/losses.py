@@ -392,7 +392,8 @@ class _Batch(NamedTuple):
 def _moments_pay(batch: _Batch) -> bool:
     """Whether O(B d²) through the moments beats O(B² d) directly; benchmarks/losses.py measures where they cross."""
     size, dimension = batch.queries.shape
-    return size > dimension and (batch.mask is None or len(batch.mask) <= size)
+    crossing = 4 * dimension if batch.queries.is_cuda else dimension
+    return size > crossing and (batch.mask is None or len(batch.mask) <= size)
 
 
 def _mean_similarity(p: Tensor, n: Tensor, masked: tuple[Tensor, Tensor]) -> Tensor:
