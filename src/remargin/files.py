@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import json
 import math
@@ -12,7 +13,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -50,6 +51,26 @@ def new_folder(path: str | Path, overwrite: bool = False) -> Iterator[Path]:
         _flush_to_disk(path.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def new_file(path: str | Path, overwrite: bool = False) -> Iterator[IO[bytes]]:
+    """A file to write beside `path`, gzipped if its name ends in .gz, which becomes `path` when the block ends well."""
+    path = Path(path).absolute()
+    refuse_existing(path, overwrite)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+        fresh = Path(scratch) / "new"
+        with open(fresh, "wb") as file:
+            if path.suffix == ".gz":
+                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                    yield cast(IO[bytes], packed)
+            else:
+                yield file
+        _flush_to_disk(fresh)
+        refuse_existing(path, overwrite)
+        fresh.replace(path)
+        _flush_to_disk(path.parent)
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:

@@ -11,33 +11,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-
-from remargin.cli import main
-
-
-class Result(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def remargin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
-    """Runs the command line in this process, which spares the import of torch each time."""
-
-    def run(*arguments: Any) -> Result:
-        monkeypatch.setattr(sys, "argv", ["remargin", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-        except SystemExit as end:
-            return Result(int(end.code or 0), *capsys.readouterr())
-        return Result(0, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture

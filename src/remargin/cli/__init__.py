@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from remargin import __version__
-from remargin.cli import info, prepare
+from remargin.cli import info, mine, prepare, search
 from remargin.errors import InputError
 
 app = typer.Typer(
@@ -21,6 +21,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("prepare")(prepare.prepare)
+app.command("mine")(mine.mine)
+app.command("search")(search.search)
+app.command("rerank")(search.rerank)
+app.command("evaluate")(search.evaluate)
 app.command("info")(info.info)
 
 

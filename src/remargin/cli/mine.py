@@ -1,0 +1,40 @@
+"""remargin mine: judgments -> triplets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from remargin.cli.options import Config, Model, Overwrite, RequiredData, SkipBad, Split, load_collection
+
+
+def mine(
+    data: RequiredData,
+    out: Annotated[Path, typer.Option(help="The table to write: .tsv or .tsv.gz.")],
+    negatives: Annotated[str, typer.Option(help="Where they come from: bm25, random, or model.")] = "bm25",
+    model: Model = None,
+    depth: Annotated[int, typer.Option(help="Draw from the first so many documents of the ranking.")] = 1000,
+    triplets: Annotated[int, typer.Option(help="Triplets for each query and positive.")] = 1,
+    per_triplet: Annotated[int, typer.Option(help="Negatives in each triplet.")] = 1,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same triplets.")] = 0,
+    split: Split = "train",
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    config: Config = None,
+) -> None:
+    """Make training triplets from judgments; a document known to be relevant is never a negative."""
+    from remargin.mining import MiningSettings
+    from remargin.mining import mine as run
+
+    settings = MiningSettings(negatives, depth, triplets, per_triplet, seed)  # type: ignore[arg-type]
+    encoder = None
+    if model is not None:
+        from remargin.encoder import BiEncoder
+
+        encoder = BiEncoder.from_pretrained(model)
+    mined = run(load_collection(data, split, skip_bad), out, settings, encoder, overwrite)
+    print(f"wrote {out}: {mined.triplets:,} triplets for {mined.queries:,} queries")
+    if mined.filled_at_random:
+        print(f"negatives drawn at random because the ranking had too few: {mined.filled_at_random:,}")

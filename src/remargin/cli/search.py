@@ -1,0 +1,94 @@
+"""remargin search, rerank, evaluate: run files and what they are worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from remargin.cli.options import Config, Model, Overwrite, RequiredData, SkipBad, Split, load_collection
+
+if TYPE_CHECKING:
+    from remargin.encoder import BiEncoder
+
+
+def search(
+    data: RequiredData,
+    out: Annotated[Path, typer.Option(help="The run file to write; .gz packs it.")],
+    index: Annotated[str, typer.Option(help="bm25, or exact: dense search with --model.")] = "exact",
+    model: Model = None,
+    k: Annotated[int, typer.Option(min=1, help="Documents for each query.")] = 1000,
+    split: Split = "test",
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    config: Config = None,
+) -> None:
+    """Search a collection with each of its queries and write a TREC run file."""
+    from remargin.files import refuse_existing
+    from remargin.retrieval.search import search as run_search
+
+    refuse_existing(out, overwrite)
+    encoder = _load(model)
+    run = run_search(load_collection(data, split, skip_bad), index, encoder, k)  # type: ignore[arg-type]
+    run.save(out, tag=index, overwrite=overwrite)
+    print(f"wrote {out}: {len(run):,} queries")
+
+
+def rerank(
+    data: RequiredData,
+    model: Annotated[str, typer.Option(help="The encoder: a folder or a Hugging Face name.")],
+    run: Annotated[Path, typer.Option(help="The run file whose documents get new scores.")],
+    out: Annotated[Path, typer.Option(help="The run file to write; .gz packs it.")],
+    depth: Annotated[int | None, typer.Option(min=1, help="Only the first so many documents of each query.")] = None,
+    split: Split = "test",
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    config: Config = None,
+) -> None:
+    """Give the documents of a run new scores, by a model's similarity."""
+    from remargin.evaluation.runs import Run
+    from remargin.files import refuse_existing
+    from remargin.retrieval.rerank import rerank as run_rerank
+
+    refuse_existing(out, overwrite)
+    first, collection = Run.load(run), load_collection(data, split, skip_bad)
+    encoder = _load(model)
+    assert encoder is not None
+    reranked = run_rerank(encoder, first, collection.documents, collection.queries, depth)
+    reranked.save(out, tag="rerank", overwrite=overwrite)
+    print(f"wrote {out}: {len(reranked):,} queries")
+
+
+def evaluate(
+    data: RequiredData,
+    run: Annotated[Path, typer.Option(help="The run file to measure.")],
+    measures: Annotated[list[str] | None, typer.Option(help="ir_measures names: --measures nDCG@10 R@1000.")] = None,
+    more_measures: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    per_query: Annotated[Path | None, typer.Option(help="Also write each query's values to this CSV.")] = None,
+    split: Split = "test",
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    config: Config = None,
+) -> None:
+    """Measure a run file against a collection's judgments, as trec_eval does."""
+    from remargin.evaluation.measures import DEFAULT_MEASURES
+    from remargin.evaluation.measures import evaluate as run_evaluate
+    from remargin.evaluation.runs import Run
+
+    names = [name for given in [*(measures or []), *(more_measures or [])] for name in given.split()]
+    names = names or list(DEFAULT_MEASURES)
+    found = run_evaluate(Run.load(run), load_collection(data, split, skip_bad).qrels, names)
+    for measure, mean in found.means.items():
+        print(f"{measure}\t{mean:.4f}")
+    if found.missing:
+        print(f"judged queries that the run lacks, counted as 0: {len(found.missing):,}")
+    if per_query is not None:
+        found.save(per_query, overwrite)
+        print(f"wrote {per_query}")
+
+
+def _load(model: str | None) -> BiEncoder | None:
+    from remargin.encoder import BiEncoder
+
+    return None if model is None else BiEncoder.from_pretrained(model)

@@ -1,0 +1,176 @@
+"""Triplets from judgments: negatives by BM25, at random, or from a model's own ranking."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from remargin.data.collection import Collection
+from remargin.errors import InputError
+from remargin.evaluation.runs import Run
+from remargin.files import new_file, refuse_existing
+from remargin.progress import track
+
+if TYPE_CHECKING:
+    from remargin.encoder import BiEncoder
+
+Negatives = Literal["bm25", "random", "model"]
+QUERIES_AT_ONCE = 2000
+
+
+@dataclass(frozen=True)
+class MiningSettings:
+    """How negatives are chosen.
+
+    For each query and each of its positives, `triplets` triplets with `per_triplet` negatives each are drawn from the
+    `depth` best documents of the ranking, never one that is known to be relevant. Too few of those: random ones.
+    """
+
+    negatives: Negatives = "bm25"
+    depth: int = 1000
+    triplets: int = 1
+    per_triplet: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.negatives not in get_args(Negatives):
+            raise InputError(f"unknown negatives {self.negatives!r}", do=f"use {', '.join(get_args(Negatives))}")
+        for name in ("depth", "triplets", "per_triplet"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}", do="choose a larger number")
+
+
+@dataclass
+class Mined:
+    """What `mine` wrote."""
+
+    triplets: int
+    queries: int
+    filled_at_random: int
+
+
+def mine(
+    collection: Collection,
+    out: str | Path,
+    settings: MiningSettings | None = None,
+    model: BiEncoder | None = None,
+    overwrite: bool = False,
+) -> Mined:
+    """Write a table of triplets for a collection's judgments, as ids: query, positive, and one or several negatives.
+
+    The same seed gives the same triplets. A run that was killed goes on with the queries that it had not finished: what
+    it had done lies in a folder beside `out` until all is there.
+
+    Args:
+        collection: whose judgments to use, usually its train split.
+        out: a .tsv file, gzipped if it ends in .gz.
+        settings: where negatives come from and how many.
+        model: the encoder whose ranking is used, for negatives="model".
+        overwrite: replace `out` if it is there.
+    """
+    settings = settings or MiningSettings()
+    out = Path(out)
+    refuse_existing(out, overwrite)
+    if (settings.negatives == "model") != (model is not None):
+        raise InputError("a model goes with negatives from a model, and only with those", do="use --negatives model")
+    positives = {
+        query: [document for document, grade in judged.items() if grade > 0]
+        for query, judged in collection.qrels.items()
+    }
+    queries = [query for query, documents in positives.items() if documents]
+    if not queries:
+        raise InputError(f"split {collection.split!r} has no relevant documents", do="choose another split")
+    parts = out.parent / f".{out.name}.{_fingerprint(collection, settings, queries)}"
+    parts.mkdir(parents=True, exist_ok=True)
+    candidates = _Candidates(collection, settings, model)
+    chunks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
+    for number, chunk in enumerate(track(chunks, "mining", total=len(chunks))):
+        part = parts / f"{number}.json"
+        if not part.exists():
+            rng = np.random.default_rng([settings.seed, number])
+            rows, filled = candidates.triplets(chunk, positives, rng)
+            with new_file(part) as file:
+                file.write(json.dumps({"rows": rows, "filled": filled}).encode())
+    return _join(out, parts, len(chunks), len(queries), settings, overwrite)
+
+
+def _join(out: Path, parts: Path, count: int, queries: int, settings: MiningSettings, overwrite: bool) -> Mined:
+    names = (
+        [f"negative_id_{i + 1}" for i in range(settings.per_triplet)] if settings.per_triplet > 1 else ["negative_id"]
+    )
+    mined = Mined(0, queries, 0)
+    with new_file(out, overwrite) as file:
+        file.write("\t".join(["query_id", "positive_id", *names]).encode() + b"\n")
+        for number in range(count):
+            part = json.loads((parts / f"{number}.json").read_text())
+            file.write("".join("\t".join(row) + "\n" for row in part["rows"]).encode())
+            mined.triplets += len(part["rows"])
+            mined.filled_at_random += part["filled"]
+    shutil.rmtree(parts)
+    return mined
+
+
+def _fingerprint(collection: Collection, settings: MiningSettings, queries: list[str]) -> str:
+    """Names the folder of parts, so that only a run with the same input and settings goes on with them."""
+    known = [collection.name, collection.split, asdict(settings), len(collection.documents), queries]
+    return hashlib.blake2b(json.dumps(known).encode(), digest_size=8).hexdigest()
+
+
+class _Candidates:
+    """Where negatives are drawn from."""
+
+    def __init__(self, collection: Collection, settings: MiningSettings, model: BiEncoder | None) -> None:
+        self._collection = collection
+        self._settings = settings
+        self._model = model
+        self._ids = list(collection.documents)
+        self._search = None
+        if settings.negatives == "bm25":
+            from remargin.retrieval.bm25 import BM25
+
+            self._search = BM25(collection.documents).search
+        elif model is not None:
+            from remargin.retrieval.exact import DocumentIndex
+
+            self._search = DocumentIndex(model, collection.documents).search
+
+    def triplets(
+        self, queries: list[str], positives: dict[str, list[str]], rng: np.random.Generator
+    ) -> tuple[list[list[str]], int]:
+        """Rows of ids for some queries, and how many negatives had to be drawn at random."""
+        texts = {query: self._collection.queries[query] for query in queries}
+        run = Run({}) if self._search is None else self._search(texts, self._settings.depth)
+        rows, filled = [], 0
+        wanted = self._settings.per_triplet
+        for query in queries:
+            known = set(positives[query])
+            pool = [document for document in run.top(query, self._settings.depth) if document not in known]
+            for positive in positives[query]:
+                for _ in range(self._settings.triplets):
+                    chosen = [pool[i] for i in rng.permutation(len(pool))[:wanted]] if pool else []
+                    if self._search is not None:
+                        filled += wanted - len(chosen)
+                    chosen += self._random(wanted - len(chosen), known | set(chosen), rng)
+                    rows.append([query, positive, *chosen])
+        return rows, filled
+
+    def _random(self, count: int, excluded: set[str], rng: np.random.Generator) -> list[str]:
+        if count and len(self._ids) - len(excluded) < count:
+            problem = "the collection has too few documents to draw negatives from"
+            raise InputError(problem, file=self._collection.name, do="ask for fewer negatives in each triplet")
+        return list(self._draw(count, excluded, rng))
+
+    def _draw(self, count: int, excluded: set[str], rng: np.random.Generator) -> Iterator[str]:
+        drawn: set[str] = set()
+        while len(drawn) < count:
+            document = self._ids[rng.integers(len(self._ids))]
+            if document not in excluded and document not in drawn:
+                drawn.add(document)
+                yield document

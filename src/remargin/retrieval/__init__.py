@@ -1,0 +1,1 @@
+"""Ways to find documents: BM25, exact dense search, re-ranking."""

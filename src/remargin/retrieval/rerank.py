@@ -1,0 +1,37 @@
+"""Re-ranking: new scores for the documents that another search found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from remargin.encoder import BiEncoder
+from remargin.errors import InputError
+from remargin.evaluation.runs import Run
+
+
+def rerank(
+    model: BiEncoder, run: Run, documents: Mapping[str, str], queries: Mapping[str, str], depth: int | None = None
+) -> Run:
+    """The same documents for each query, up to some depth, by the model's similarity. Each text is encoded once."""
+    candidates = {
+        query: run.top(query, depth or len(run.rankings[query])) for query in run.rankings if query in queries
+    }
+    if not candidates:
+        raise InputError(
+            "the run has none of the collection's queries", do="check that run and collection belong together"
+        )
+    needed = sorted({document for found in candidates.values() for document in found})
+    unknown = next((document for document in needed if document not in documents), None)
+    if unknown is not None:
+        do = "check that run and collection belong together"
+        raise InputError("the run has a document that is not in the collection", id=unknown, do=do)
+    rows = {document: row for row, document in enumerate(needed)}
+    document_vectors = model.encode_documents([documents[document] for document in needed])
+    query_vectors = model.encode_queries([queries[query] for query in candidates])
+    scores = {}
+    for vector, (query, found) in zip(query_vectors, candidates.items(), strict=True):
+        similarities = document_vectors[[rows[document] for document in found]] @ vector
+        scores[query] = dict(zip(found, np.asarray(similarities).tolist(), strict=True))
+    return Run.of(scores)

@@ -1,0 +1,59 @@
+"""mine, search, rerank and evaluate as a user runs them, one after the other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def beir(tmp_path: Path) -> Path:
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    words = ["margin", "query", "value", "token"]
+    documents = [{"_id": f"d{i}", "text": f"{words[i % 4]} text number{i}"} for i in range(12)]
+    queries = [{"_id": f"q{i}", "text": f"{words[i % 4]} number{i}"} for i in range(6)]
+    for name, records in {"corpus": documents, "queries": queries}.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    for split, rows in {"train": range(4), "test": range(4, 6)}.items():
+        (folder / "qrels" / f"{split}.tsv").write_text("".join(f"q{i}\td{i}\t1\n" for i in rows))
+    return folder
+
+
+def test_from_judgments_to_measures(remargin: Any, beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    mined = remargin("mine", "--data", beir, "--out", tmp_path / "t.tsv")
+    assert (mined.returncode, mined.stderr) == (0, "")
+    assert "4 triplets for 4 queries" in mined.stdout
+    first, second = tmp_path / "bm25.trec", tmp_path / "reranked.trec.gz"
+    assert "2 queries" in remargin("search", "--data", beir, "--index", "bm25", "--out", first).stdout
+    arguments = ("--data", beir, "--model", tiny_model("bert"))
+    assert remargin("rerank", *arguments, "--run", first, "--out", second).returncode == 0
+    assert remargin("search", *arguments, "--k", 5, "--out", tmp_path / "exact.trec").returncode == 0
+    measured = remargin(
+        *("evaluate", "--data", beir, "--run", first, "--measures", "RR", "nDCG@10"),
+        *("--per-query", tmp_path / "scores.csv"),
+    )
+    assert measured.stdout.splitlines()[:2] == ["RR\t1.0000", "nDCG@10\t1.0000"]
+    assert (tmp_path / "scores.csv").read_text().splitlines()[:2] == ["query,RR,nDCG@10", "q4,1.000000,1.000000"]
+    assert remargin("evaluate", "--data", beir, "--run", second).returncode == 0
+
+
+def test_missing_queries_are_counted_as_zero_and_reported(remargin: Any, beir: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.trec").write_text("q4 Q0 d4 1 1.0 tag\n")
+    measured = remargin("evaluate", "--data", beir, "--run", tmp_path / "run.trec", "--measures", "RR")
+    assert measured.stdout == "RR\t0.5000\njudged queries that the run lacks, counted as 0: 1\n"
+
+
+def test_bad_documents_are_skipped_only_when_asked_for(remargin: Any, beir: Path, tmp_path: Path) -> None:
+    with open(beir / "corpus.jsonl", "a") as file:
+        file.write('{"_id": "d99", "text": ""}\n')
+    arguments = ("search", "--data", beir, "--index", "bm25", "--out", tmp_path / "run.trec")
+    refused = remargin(*arguments)
+    assert refused.returncode == 2
+    assert "'d99': document has no text" in refused.stderr
+    skipped = remargin(*arguments, "--skip-bad")
+    assert skipped.returncode == 0
+    assert "skipped bad input: 1" in skipped.stderr

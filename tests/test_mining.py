@@ -1,0 +1,107 @@
+"""Mined triplets: never a known positive, seeded, restartable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remargin import BiEncoder, Collection, InputError, mining
+from remargin.data.tables import Rejects
+from remargin.data.triplets import read_triplets
+from remargin.mining import MiningSettings, mine
+
+
+@pytest.fixture
+def collection() -> Collection:
+    words = ["margin", "query", "document", "value", "token", "model"]
+    documents = {f"d{i}": f"{words[i % 6]} {words[(i + 1) % 6]} text number {i}" for i in range(60)}
+    queries = {f"q{i}": f"{words[i % 6]} number {i}" for i in range(30)}
+    qrels = {f"q{i}": {f"d{i}": 1, f"d{i + 6}": 2, f"d{i + 1}": 0} for i in range(30)}
+    return Collection("made", "train", documents, queries, qrels)
+
+
+def triplets_in(path: Path) -> list[tuple[str, str, list[str]]]:
+    are_ids, triplets = read_triplets(path, Rejects(), ids=False)
+    assert are_ids
+    return [(t.query, t.positive, t.negatives) for t in triplets]
+
+
+@pytest.mark.parametrize("negatives", ["bm25", "random", "model"])
+def test_negatives_are_never_known_positives(
+    negatives: Any, collection: Collection, tiny_model: Any, tmp_path: Path
+) -> None:
+    model = BiEncoder.from_pretrained(tiny_model("bert")) if negatives == "model" else None
+    settings = MiningSettings(negatives, depth=25, triplets=3, per_triplet=2)
+    mined = mine(collection, tmp_path / "t.tsv", settings, model)
+    found = triplets_in(tmp_path / "t.tsv")
+    assert mined.triplets == len(found) == 30 * 2 * 3
+    assert {(query, positive) for query, positive, _ in found} == {
+        (query, document) for query, judged in collection.qrels.items() for document, grade in judged.items() if grade
+    }
+    for query, _, chosen in found:
+        assert len(set(chosen)) == 2
+        assert not {document for document, grade in collection.qrels[query].items() if grade} & set(chosen)
+    assert len({tuple(chosen) for _, _, chosen in found}) > 60
+
+
+def test_bm25_negatives_share_words_with_the_query(collection: Collection, tmp_path: Path) -> None:
+    mined = mine(collection, tmp_path / "t.tsv", MiningSettings(depth=5))
+    assert mined.filled_at_random == 0
+    ranked = mining._Candidates(collection, MiningSettings(depth=5), None)._search(collection.queries, 5)  # type: ignore[misc]
+    for query, _, [negative] in triplets_in(tmp_path / "t.tsv"):
+        assert negative in ranked.top(query, 5)
+
+
+def test_what_the_ranking_lacks_is_drawn_at_random_and_counted(collection: Collection, tmp_path: Path) -> None:
+    collection.queries["q0"] = "zzz"
+    mined = mine(collection, tmp_path / "t.tsv")
+    assert mined.filled_at_random == 2
+
+
+def test_the_seed_decides(collection: Collection, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        mine(collection, tmp_path / name, MiningSettings(seed=seed))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() != (tmp_path / "c").read_bytes()
+
+
+def test_a_stopped_run_goes_on_where_it_was(
+    collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 7)
+    mine(collection, tmp_path / "whole.tsv")
+    original, calls = mining._Candidates.triplets, []
+
+    def stop_at_third(self: Any, chunk: list[str], *rest: Any) -> Any:
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        calls.append(chunk)
+        return original(self, chunk, *rest)
+
+    monkeypatch.setattr(mining._Candidates, "triplets", stop_at_third)
+    with pytest.raises(KeyboardInterrupt):
+        mine(collection, tmp_path / "t.tsv")
+    assert not (tmp_path / "t.tsv").exists()
+    again: list[Any] = []
+    monkeypatch.setattr(
+        mining._Candidates, "triplets", lambda self, chunk, *rest: again.append(chunk) or original(self, chunk, *rest)
+    )
+    mine(collection, tmp_path / "t.tsv")
+    assert len(again) == 3  # of five
+    assert (tmp_path / "t.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.tsv", "whole.tsv"]
+
+
+def test_wrong_settings_are_one_clear_line(collection: Collection, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown negatives 'hard'; use bm25, random, model"):
+        MiningSettings("hard")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="depth must be at least 1"):
+        MiningSettings(depth=0)
+    with pytest.raises(InputError, match="a model goes with negatives from a model"):
+        mine(collection, tmp_path / "t.tsv", MiningSettings("model"))
+    with pytest.raises(InputError, match="too few documents"):
+        mine(collection, tmp_path / "t.tsv", MiningSettings(per_triplet=60))
+    collection.qrels = {"q0": {"d0": 0}}
+    with pytest.raises(InputError, match="no relevant documents"):
+        mine(collection, tmp_path / "t.tsv")
