@@ -24,10 +24,12 @@ def test_dashes_and_underscores_are_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"dokument-length: 100", "unknown setting 'dokument_length'; it takes data, document_length, out"),
+        (b"dokument-length: 100", "unknown setting 'dokument_length'; it takes data, document-length, out"),
         (b"- 1\n- 2", "name: value"),
         (b"data: [1,\nout: }", "c.yaml:2: not valid YAML"),
         (b"data: \xff", "not UTF-8"),
+        (b"data: [a, b]", "data must be one value"),
+        (b"[" * 5000, "nested too deeply|not valid YAML"),
         (b"data: !!python/object/apply:os.system [true]", "not valid YAML"),
     ],
 )

@@ -241,6 +241,8 @@ def test_encoding_nothing_and_a_bare_string(tiny_model: Any) -> None:
     assert model.encode_queries([]).shape == (0, 32)
     with pytest.raises(TypeError, match="a list of texts"):
         model.encode_queries("a query")
+    with pytest.raises(TypeError, match=r"queries\[1\] is NoneType, not a string"):
+        model.encode_queries(["a", None])  # type: ignore[list-item]
 
 
 def test_encoding_leaves_the_training_mode_as_it_was(tiny_model: Any) -> None:
@@ -269,7 +271,12 @@ def test_saving_never_overwrites_unasked(tiny_model: Any, tmp_path: Path) -> Non
     ("file", "change", "message"),
     [
         ("modules.json", lambda c: [*c, {"type": "x.CNN", "path": ""}], "a module that is not supported: x.CNN"),
-        ("modules.json", lambda c: c[:1], "no Transformer or no Pooling"),
+        ("modules.json", lambda c: [c[0], c[1], c[3], c[2]], "Transformer, Pooling, Normalize, Dense"),
+        ("modules.json", lambda c: [1], "a module that is not supported: 1"),
+        ("modules.json", lambda c: {}, "not a JSON list"),
+        ("remargin_model.json", lambda c: [], "not a JSON dict"),
+        ("2_Dense/config.json", lambda c: {**c, "bias": False}, "not one linear layer"),
+        ("modules.json", lambda c: c[:1], "modules Transformer: Transformer, Pooling, and then"),
         ("1_Pooling/config.json", lambda c: {"pooling_mode": "max"}, "pooling 'max' is not supported"),
         ("1_Pooling/config.json", lambda c: {"pooling_mode_max_tokens": True}, "max_tokens' is not supported"),
         ("2_Dense/config.json", lambda c: {**c, "activation_function": "x.Gelu"}, "Dense module with x.Gelu"),
@@ -288,6 +295,33 @@ def test_folders_that_ask_for_more_than_we_do_are_refused(
     (folder / file).write_text("{")
     with pytest.raises(InputError, match="not valid JSON"):
         BiEncoder.from_pretrained(folder)
+
+
+def test_damaged_weights_are_one_clear_line(tiny_model: Any, tmp_path: Path) -> None:
+    BiEncoder.from_pretrained(tiny_model("roberta")).save(tmp_path / "saved")
+    for name in ("2_Dense/model.safetensors", "model.safetensors"):
+        (tmp_path / "saved" / name).write_bytes(b"damaged")
+        with pytest.raises(InputError, match=r"cannot be (read|loaded)") as error:
+            BiEncoder.from_pretrained(tmp_path / "saved")
+        assert "\n" not in str(error.value)
+
+
+def test_unit_vectors_with_dot_are_cosine(tiny_model: Any, tmp_path: Path) -> None:
+    BiEncoder.from_pretrained(tiny_model("bert")).save(tmp_path / "saved")
+    card = tmp_path / "saved" / "config_sentence_transformers.json"
+    card.write_text(json.dumps({**json.loads(card.read_text()), "similarity_fn_name": "dot"}))
+    rival = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    model = BiEncoder.from_pretrained(tmp_path / "saved")
+    np.testing.assert_allclose(model.encode_documents(TEXTS), rival.encode(TEXTS), atol=1e-5)
+
+
+def test_an_encoder_decoder_is_refused(tmp_path: Path, tiny_model: Any) -> None:
+    config = transformers.T5Config(vocab_size=99, d_model=16, d_kv=4, d_ff=32, num_layers=1, num_heads=4)
+    transformers.T5Model(config).save_pretrained(tmp_path / "t5")
+    for file in tiny_model("bert").glob("tokenizer*"):
+        shutil.copy(file, tmp_path / "t5")
+    with pytest.raises(InputError, match="has a decoder too"):
+        BiEncoder.from_pretrained(tmp_path / "t5")
 
 
 def test_wrong_options_are_named(tiny_model: Any) -> None:

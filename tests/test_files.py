@@ -33,13 +33,41 @@ def test_an_existing_folder_is_kept_unless_overwriting_is_asked_for(tmp_path: Pa
     (out / "mine.txt").write_text("precious")
     with pytest.raises(InputError, match="already exists"), new_folder(out):
         pass
-    with pytest.raises(RuntimeError), new_folder(out, overwrite=True):
+    with pytest.raises(InputError, match="not ours to overwrite"), new_folder(out, overwrite=True, marker="ours"):
+        pass
+    (out / "ours").touch()
+    with pytest.raises(RuntimeError), new_folder(out, overwrite=True, marker="ours"):
         raise RuntimeError
     assert (out / "mine.txt").read_text() == "precious"
-    with new_folder(out, overwrite=True) as folder:
+    with new_folder(out, overwrite=True, marker="ours") as folder:
         (folder / "new.txt").write_text("new")
     assert [p.name for p in out.iterdir()] == ["new.txt"]
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_the_old_folder_comes_back_if_the_last_rename_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "ours").write_text("precious")
+    rename = Path.rename
+
+    def stopped(self: Path, target: Path) -> Path:
+        if self.name == "new":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", stopped)
+    with pytest.raises(KeyboardInterrupt), new_folder(out, overwrite=True, marker="ours"):
+        pass
+    assert (out / "ours").read_text() == "precious"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_empty_folder_counts_as_not_there(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with new_folder(tmp_path / "out") as folder:
+        (folder / "new.txt").touch()
+    assert (tmp_path / "out" / "new.txt").is_file()
 
 
 def test_a_folder_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
@@ -59,7 +87,7 @@ def test_a_killed_process_leaves_the_old_folder(tmp_path: Path) -> None:
     (out / "old.txt").write_text("old")
     program = (
         "import sys, time; from remargin.files import new_folder\n"
-        "with new_folder(sys.argv[1], overwrite=True) as f:\n"
+        "with new_folder(sys.argv[1], overwrite=True, marker='old.txt') as f:\n"
         "    (f / 'half.txt').write_text('half'); print('ready', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(out)], stdout=subprocess.PIPE, text=True)
@@ -89,6 +117,14 @@ def test_a_header_notices_any_change(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(InputError, match="not found; again"):
         read_header(path, "x-1", "again")
+
+
+def test_a_reader_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    import pickle
+
+    np.arange(9, dtype=np.uint16).tofile(tmp_path / "a.bin")
+    reader = pickle.loads(pickle.dumps(RangeReader(tmp_path / "a.bin", np.uint16, 9)))
+    assert reader.read(np.array([3]), np.array([2])).tolist() == [3, 4]
 
 
 def test_arrays_in_files_are_read_and_their_size_is_checked(tmp_path: Path) -> None:

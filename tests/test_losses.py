@@ -418,6 +418,12 @@ def test_a_batch_of_one(variant: tuple[Any, ...]) -> None:
     assert loss(*batch, mask=torch.tensor([[0, 0]])).item() == 0  # nothing is left
 
 
+def test_a_mask_of_small_integers_can_name_any_pair() -> None:
+    batch = random_batch(200, 4)
+    pairs = torch.tensor([[199, 3]])
+    assert MarginLoss()(*batch, mask=pairs.to(torch.uint8)) == MarginLoss()(*batch, mask=pairs)
+
+
 def test_contrastive_loss_of_zero_vectors_is_finite() -> None:
     batch = [torch.zeros(3, 4, requires_grad=True) for _ in range(3)]
     value = ContrastiveLoss()(*batch)
@@ -451,8 +457,9 @@ def test_wrong_inputs_are_named() -> None:
         (lambda: loss(q[:0], p[:0], n[:0]), r"queries \(0, 4\)"),
         (lambda: loss(q, p, n.to("meta")), "negatives on meta"),
         (lambda: loss(q, p.long(), n), "positives is torch.int64"),
-        (lambda: loss(q, p, n, teacher_margin=torch.ones(B)), "teacher_margin"),
-        (lambda: teacher(q, p, n), "teacher_margin"),
+        (lambda: loss(q.detach().numpy(), p, n), "queries is ndarray"),
+        (lambda: loss(q, p, n, teacher_margin=torch.ones(B)), "teacher_margin goes with"),
+        (lambda: teacher(q, p, n), "teacher_margin is missing"),
         (lambda: teacher(q, p, n, teacher_margin=torch.ones(B)), r"teacher_margin \(6,\).*\(6, 6\)"),
         (lambda: teacher(q, p, n, teacher_margin=torch.ones(B, B, device="meta")), "teacher_margin on meta"),
         (lambda: loss(q, p, n, mask=torch.ones(3)), r"mask \(3,\)"),
@@ -460,6 +467,7 @@ def test_wrong_inputs_are_named() -> None:
         (lambda: loss(q, p, n, mask=torch.tensor([[0, B]])), "outside the batch"),
         (lambda: loss(q, p, n, mask=torch.tensor([[-1, 0]])), "outside the batch"),
         (lambda: ContrastiveLoss()(q, p, n, mask=torch.tensor([[0, 2 * B]])), "outside the batch"),
+        (lambda: ContrastiveLoss()(q, p, n, ids=(torch.ones(B),) * 2 + (torch.ones(3),)), r"negative ids \(3,\)"),
         (lambda: ContrastiveLoss(temperature=0.0), "temperature"),
     ]
     for call, message in cases:

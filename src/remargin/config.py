@@ -10,6 +10,8 @@ import yaml
 
 from remargin.errors import InputError
 
+LISTS = ("measures", "loggers")  # settings that may be lists
+
 
 def read_config(path: str | Path, known: Collection[str]) -> dict[str, Any]:
     """The settings in a YAML file, by flag name: `document-length: 200` or `document_length: 200`.
@@ -30,6 +32,8 @@ def read_config(path: str | Path, known: Collection[str]) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise InputError(f"cannot be read ({reason})", file=path, do="check the path") from None
+    except RecursionError:
+        raise InputError("nested too deeply", file=path, do="write `name: value` lines") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else mark.line + 1
@@ -42,6 +46,9 @@ def read_config(path: str | Path, known: Collection[str]) -> dict[str, Any]:
     named = {str(name).replace("-", "_"): value for name, value in settings.items()}
     unknown = sorted(set(named) - set(known))
     if unknown:
-        do = f"it takes {', '.join(sorted(known))}"
+        do = f"it takes {', '.join(sorted(name.replace('_', '-') for name in known))}"
         raise InputError(f"unknown setting {', '.join(map(repr, unknown))}", file=path, do=do)
+    for name, value in named.items():
+        if isinstance(value, dict | list) and name not in LISTS:
+            raise InputError(f"{name} must be one value", file=path, do="write it as `name: value`")
     return named

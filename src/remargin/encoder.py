@@ -111,17 +111,24 @@ class BiEncoder(nn.Module):
         if "+" in pooling:
             projection = saved.projection() if saved.pooling == pooling else None
             projection = projection or checkpoint.pooler_projection()
+            if projection is not None and projection.in_features != config.hidden_size:
+                problem = f"projection of {projection.in_features} numbers, but the encoder gives {config.hidden_size}"
+                raise InputError(problem, file=folder, do="use an intact model folder")
             if projection is None:
                 projection = _new_projection(config.hidden_size, getattr(config, "initializer_range", 0.02), seed)
                 log.warning("%s has no weights for the projection of %s: a new one, seed %d", name, pooling, seed)
-        elif saved.dense is not None:
+        if saved.dense is not None and saved.pooling != pooling:
             log.warning("%s: pooling %s leaves its projection out", name, pooling)
         if checkpoint.ignored:
             log.info("%s: %d weights of heads that are not needed were ignored", name, len(checkpoint.ignored))
         limit = _longest_input(backbone) or 200
+        tokenizer = load_tokenizer(saved.transformer)
+        if saved.lower_case and len({Tokenizer.of(tokenizer)([text], 8)[0].ids.tobytes() for text in ("A", "a")}) > 1:
+            problem = "asks for lower case (do_lower_case) before a tokenizer that keeps case, which is not supported"
+            raise InputError(problem, file=folder, do="use another model")
         model = cls(
             backbone,
-            load_tokenizer(saved.transformer),
+            tokenizer,
             pooling=pooling,
             projection=projection,
             similarity=similarity or saved.similarity,
@@ -176,6 +183,9 @@ class BiEncoder(nn.Module):
     ) -> NDArray[np.float32]:
         if isinstance(texts, str):
             raise TypeError("pass a list of texts, not one string")
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"{kind}[{number}] is {type(text).__name__}, not a string")
         tokens, truncated = self.tokenizer([prefix + text for text in texts], length)
         if truncated:
             log.warning("%d of %d %s were cut at %d tokens", truncated, len(texts), kind, length)
@@ -196,7 +206,7 @@ class BiEncoder(nn.Module):
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Write a folder that `from_pretrained` and `SentenceTransformer(folder)` load with the same vectors."""
         backbone: Any = self.backbone
-        with new_folder(folder, overwrite) as out, quiet_transformers():
+        with new_folder(folder, overwrite, marker=model_folder.OURS) as out, quiet_transformers():
             backbone.save_pretrained(out)
             self.hf_tokenizer.save_pretrained(out)
             settings = model_folder.Settings(
@@ -220,7 +230,7 @@ class BiEncoder(nn.Module):
 def padded(tokens: Tokens, rows: NDArray[np.int64], padding: int) -> tuple[Tensor, Tensor]:
     """Some texts' token ids as a rectangle, (B, T), and the mask that says which of them are real."""
     lengths = tokens.lengths[rows]
-    starts = (np.cumsum(tokens.lengths) - tokens.lengths)[rows]
+    starts = tokens.starts[rows]
     mask = np.arange(lengths.max())[None, :] < lengths[:, None]
     ids = np.full(mask.shape, padding, np.int64)
     ids[mask] = np.concatenate([tokens.ids[s : s + n] for s, n in zip(starts, lengths, strict=True)])
@@ -254,9 +264,11 @@ def _load_backbone(folder: Path) -> tuple[nn.Module, _Checkpoint]:
             backbone, info = AutoModel.from_pretrained(
                 folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
             )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # transformers raises whatever its parts raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"cannot be loaded as an encoder ({reason})", file=folder, do="name another model") from None
+    if getattr(backbone.config, "is_encoder_decoder", False):
+        raise InputError("has a decoder too, and is no encoder", file=folder, do="name an encoder, such as BERT")
     missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}
     if missing or info["mismatched_keys"]:
         lacking = sorted(missing) or sorted(str(key) for key in info["mismatched_keys"])
@@ -284,7 +296,9 @@ def _longest_input(backbone: nn.Module) -> int | None:
     positions: int | None = getattr(backbone.config, "max_position_embeddings", None)
     table = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)
     offset = getattr(table, "padding_idx", None)  # RoBERTa and its kin count positions from there
-    return positions if positions is None or offset is None else positions - offset - 1
+    if positions is None or positions < 1:
+        return None
+    return positions if offset is None else positions - offset - 1
 
 
 @contextlib.contextmanager

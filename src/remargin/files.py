@@ -22,8 +22,10 @@ from remargin.errors import InputError
 
 
 @contextlib.contextmanager
-def new_folder(path: str | Path, overwrite: bool = False) -> Iterator[Path]:
+def new_folder(path: str | Path, overwrite: bool = False, marker: str | None = None) -> Iterator[Path]:
     """A folder to fill beside `path`, which becomes `path` when the block ends well and vanishes when it does not.
+
+    With `overwrite` it replaces an older one, but only one that has the file `marker` in it: not just any folder.
 
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "out"
@@ -35,20 +37,25 @@ def new_folder(path: str | Path, overwrite: bool = False) -> Iterator[Path]:
     'whole'
     """
     path = Path(path).absolute()
-    refuse_existing(path, overwrite)
+    refuse_existing(path, overwrite, marker)
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    old = scratch / "old"
     try:
         folder = scratch / "new"  # made by mkdir, so that it has the permissions of any other folder
         folder.mkdir()
         yield folder
         for file in folder.rglob("*"):
             _flush_to_disk(file)
-        refuse_existing(path, overwrite)
+        refuse_existing(path, overwrite, marker)
         if path.exists():
-            path.rename(scratch / "old")
+            path.rename(old)
         folder.rename(path)
         _flush_to_disk(path.parent)
+    except BaseException:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -73,10 +80,17 @@ def new_file(path: str | Path, overwrite: bool = False) -> Iterator[IO[bytes]]:
         _flush_to_disk(path.parent)
 
 
-def refuse_existing(path: Path, overwrite: bool) -> None:
-    """An existing output is never overwritten unless asked."""
-    if path.exists() and not overwrite:
-        raise InputError("already exists", file=path, do="choose another place, or ask for it to be overwritten")
+def refuse_existing(path: Path, overwrite: bool, marker: str | None = None) -> None:
+    """An existing output is never overwritten unless asked, and a folder only if it has the marker of its kind."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not overwrite:
+        raise InputError("already exists", file=path, do="choose another place, or ask to overwrite it (--overwrite)")
+    if marker is not None and not (path / marker).is_file():
+        problem = f"exists and is not ours to overwrite: there is no {marker} in it"
+        raise InputError(problem, file=path, do="choose another place")
+    if marker is None and path.is_dir():
+        raise InputError("is a folder", file=path, do="choose another place")
 
 
 def _flush_to_disk(path: Path) -> None:
@@ -95,13 +109,14 @@ def sha256(path: str | Path) -> str:
 
 def write_header(path: Path, header: dict[str, Any]) -> None:
     """A JSON header with its own checksum, so that `read_header` notices any change."""
-    path.write_text(json.dumps({**header, "checksum": _checksum(header)}, indent=1, ensure_ascii=False) + "\n")
+    content = json.dumps({**header, "checksum": _checksum(header)}, indent=1)
+    path.write_text(content + "\n", encoding="utf-8")
 
 
 def read_header(path: Path, format: str, remedy: str) -> dict[str, Any]:
     """A header written by `write_header`, checked: intact, and of the format that the caller understands."""
     try:
-        header = json.loads(path.read_text())
+        header = json.loads(path.read_text(encoding="utf-8"))
         checksum = header.pop("checksum")
     except FileNotFoundError:
         raise InputError("not found", file=path, do=remedy) from None
@@ -135,10 +150,14 @@ class RangeReader:
     """
 
     def __init__(self, path: Path, dtype: DTypeLike, count: int) -> None:
+        self._arguments = (path, dtype, count)
         self._dtype = np.dtype(dtype)
         _check_size(path, self._dtype.itemsize * count)
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
+
+    def __reduce__(self) -> tuple[type[RangeReader], tuple[Any, ...]]:
+        return RangeReader, self._arguments  # another process opens the file itself
 
     def read(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[Any]:
         """The elements of all the stretches, end to end."""

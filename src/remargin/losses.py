@@ -188,8 +188,10 @@ class MarginLoss(nn.Module):
     ) -> _Batch:
         q, p, n = _prepare(self.similarity, queries=queries, positives=positives, negatives=negatives)
         size = len(q)
-        if (teacher is not None) != (self.target == "teacher"):
-            raise ValueError(f'teacher_margin goes with target="teacher", and only with it; target={self.target!r}')
+        if teacher is None and self.target == "teacher":
+            raise ValueError('teacher_margin is missing: target="teacher" needs it in each call')
+        if teacher is not None and self.target != "teacher":
+            raise ValueError(f'teacher_margin goes with target="teacher" only, not with {self.target!r}')
         if teacher is not None:
             shape = (size, size) if self.in_batch else (size,)
             _check("teacher_margin", teacher, shape, q.device)
@@ -263,7 +265,7 @@ class ContrastiveLoss(nn.Module):
 
     Args:
         temperature: divides the similarities.
-        learned: make the temperature a parameter, kept at or above 0.01.
+        learned: make the temperature a parameter, through its logarithm.
         similarity: "cosine" or "dot".
         mask_known: where ids are passed, leave out candidates that the batch itself shows to be relevant.
 
@@ -293,7 +295,7 @@ class ContrastiveLoss(nn.Module):
     @property
     def temperature(self) -> Tensor | float:
         """What divides the similarities; a tensor if it is learned."""
-        return self._temperature if self.log_temperature is None else self.log_temperature.exp().clamp(min=0.01)
+        return self._temperature if self.log_temperature is None else self.log_temperature.exp()
 
     def forward(
         self,
@@ -320,6 +322,8 @@ class ContrastiveLoss(nn.Module):
             left_out.append(_checked_mask(mask, len(q), 2 * len(q), q.device))
         if ids is not None and self.mask_known:
             query_ids, positive_ids, negative_ids = ids
+            for name, given in zip(("query ids", "positive ids", "negative ids"), ids, strict=True):
+                _check(name, given, (len(q),), q.device)
             left_out.append(known_pairs(query_ids, positive_ids, torch.cat([positive_ids, negative_ids])))
         if left_out:
             i, j = torch.cat(left_out).unbind(1)
@@ -409,6 +413,9 @@ def _mean_similarity(p: Tensor, n: Tensor, masked: tuple[Tensor, Tensor]) -> Ten
 
 def _prepare(similarity: Similarity, **inputs: Tensor) -> tuple[Tensor, ...]:
     """The three inputs checked, in one dtype of at least float32, of unit length if the similarity is cosine."""
+    for name, t in inputs.items():
+        if not isinstance(t, Tensor):
+            raise ValueError(f"{name} is {type(t).__name__}: embeddings must be tensors")
     shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in inputs.items())
     devices = ", ".join(f"{name} on {t.device}" for name, t in inputs.items())
     if len({t.shape for t in inputs.values()}) > 1 or any(t.ndim != 2 or not t.numel() for t in inputs.values()):
@@ -427,9 +434,10 @@ def _checked_mask(mask: Tensor, rows: int, columns: int, device: torch.device) -
     _check("mask", mask, (len(mask) if mask.ndim else 0, 2), device)
     if mask.is_floating_point() or mask.dtype == torch.bool:
         raise ValueError(f"mask is {mask.dtype}: it must hold integer pairs (i, j)")
+    mask = mask.long()
     if len(mask) and (mask.min() < 0 or (mask.amax(0) >= mask.new_tensor([rows, columns])).any()):
         raise ValueError(f"mask has pairs outside the batch: i must be in 0..{rows - 1}, j in 0..{columns - 1}")
-    pairs: Tensor = torch.unique(mask.long(), dim=0)
+    pairs: Tensor = torch.unique(mask, dim=0)
     return pairs
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MODULES = "sentence_transformers.models."
 ACTIVATIONS = {"linear": "torch.nn.modules.linear.Identity", "pooler": "torch.nn.modules.activation.Tanh"}
 HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+OURS = "remargin_model.json"  # in every folder that we wrote
+ORDER = ["Transformer", "Pooling", "Dense", "Normalize"]
 
 
 @dataclass
@@ -33,18 +35,24 @@ class Settings:
     query_prefix: str = ""
     document_prefix: str = ""
     dense: Path | None = None
+    lower_case: bool = False
 
     def projection(self) -> nn.Linear | None:
         """The projection that the folder holds."""
         if self.dense is None:
             return None
+        import safetensors
         import safetensors.torch
         from torch import nn
 
         require_safetensors(self.dense)
-        weights = safetensors.torch.load_file(self.dense / "model.safetensors")
+        try:
+            weights = safetensors.torch.load_file(self.dense / "model.safetensors")
+        except (safetensors.SafetensorError, OSError) as error:
+            raise InputError(f"cannot be read ({error})", file=self.dense, do="use an intact model folder") from None
         weight, bias = weights.get("linear.weight"), weights.get("linear.bias")
-        if weight is None or set(weights) - {"linear.weight", "linear.bias"}:
+        has_bias = _read(self.dense / "config.json", dict).get("bias", True)
+        if weight is None or has_bias != (bias is not None) or set(weights) - {"linear.weight", "linear.bias"}:
             found = ", ".join(sorted(weights))
             raise InputError(f"not one linear layer: it has {found}", file=self.dense, do="use another model")
         projection = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
@@ -57,6 +65,8 @@ def local_folder(name: str | Path) -> Path:
     folder = Path(name)
     if folder.is_dir():
         return folder
+    if str(name).startswith((".", "/", "~")) or str(name).count("/") > 1:
+        raise InputError("no such folder", file=name, do="check the path, or name a model of the Hugging Face hub")
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -80,20 +90,24 @@ def read_settings(folder: Path) -> Settings:
     """What a folder says: a plain Hugging Face one little, one of sentence-transformers or of ours all of it."""
     if not (folder / "modules.json").is_file():
         return Settings(transformer=folder)
-    modules = {}
-    for module in _read(folder / "modules.json"):
-        kind = str(module.get("type", "")).rpartition(".")[2]
-        if kind not in ("Transformer", "Pooling", "Dense", "Normalize") or kind in modules:
-            problem = f"has a module that is not supported: {module.get('type')}"
+    modules: dict[str, Path] = {}
+    for module in _read(folder / "modules.json", list):
+        kind = str(module.get("type", "")).rpartition(".")[2] if isinstance(module, dict) else ""
+        if kind not in ORDER or kind in modules:
+            problem = f"has a module that is not supported: {module.get('type') if kind else module}"
             raise InputError(problem, file=folder / "modules.json", do="use another model")
         modules[kind] = folder / module.get("path", "")
-    if not {"Transformer", "Pooling"} <= set(modules):
-        do = "use a model made of a Transformer and a Pooling"
-        raise InputError("no Transformer or no Pooling in it", file=folder / "modules.json", do=do)
-    card = _read(folder / "config_sentence_transformers.json", default={})
+    if not {"Transformer", "Pooling"} <= set(modules) or list(modules) != [m for m in ORDER if m in modules]:
+        problem = f"modules {', '.join(modules)}: Transformer, Pooling, and then Dense and Normalize are supported"
+        raise InputError(problem, file=folder / "modules.json", do="use another model")
+    card = _read(folder / "config_sentence_transformers.json", dict, missing={})
+    bert = _read(modules["Transformer"] / "sentence_bert_config.json", dict, missing={})
     prompts = card.get("prompts") or {}
-    ours = _read(folder / "remargin.json", default={})
+    default_prompt = prompts.get(card.get("default_prompt_name")) or ""
+    ours = _read(folder / OURS, dict, missing={})
     similarity: Any = card.get("similarity_fn_name") or "cosine"
+    if "Normalize" in modules and similarity == "dot":
+        similarity = "cosine"  # the dot product of unit vectors
     if similarity not in ("cosine", "dot"):
         problem = f"similarity {similarity!r} is not supported"
         raise InputError(problem, file=folder / "config_sentence_transformers.json", do="use cosine or dot")
@@ -103,14 +117,15 @@ def read_settings(folder: Path) -> Settings:
         similarity=similarity,
         query_length=ours.get("query_length"),
         document_length=ours.get("document_length"),
-        query_prefix=prompts.get("query") or "",
-        document_prefix=prompts.get("document") or prompts.get("passage") or "",
+        query_prefix=prompts.get("query") or default_prompt,
+        document_prefix=prompts.get("document") or prompts.get("passage") or default_prompt,
         dense=modules.get("Dense"),
+        lower_case=bool(bert.get("do_lower_case")),
     )
 
 
 def _pooling(pooling: Path, dense: Path | None, has_prompts: bool) -> Pooling:
-    config = _read(pooling / "config.json")
+    config = _read(pooling / "config.json", dict)
     old_names = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
     old_modes = [
         old_names.get(key, key) for key, on in config.items() if key.startswith("pooling_mode_") and on is True
@@ -121,7 +136,7 @@ def _pooling(pooling: Path, dense: Path | None, has_prompts: bool) -> Pooling:
         raise InputError(f"{problem} is not supported", file=pooling / "config.json", do="use cls or mean")
     if dense is None:
         return "cls" if mode == "cls" else "mean"
-    config = _read(dense / "config.json")
+    config = _read(dense / "config.json", dict)
     head = next((h for h, name in ACTIVATIONS.items() if name == config.get("activation_function")), None)
     if head is None or config.get("use_residual"):
         problem = f"a Dense module with {config.get('activation_function')} is not supported"
@@ -168,18 +183,22 @@ def write_settings(folder: Path, settings: Settings, projection: nn.Linear | Non
     card = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": settings.similarity}
     _write(folder / "config_sentence_transformers.json", card)
     lengths = {"query_length": settings.query_length, "document_length": settings.document_length}
-    _write(folder / "remargin.json", lengths)
+    _write(folder / OURS, lengths)
 
 
-def _read(path: Path, default: Any = None) -> Any:
-    if default is not None and not path.is_file():
-        return default
+def _read(path: Path, kind: type, missing: Any = None) -> Any:
+    """The JSON in a file, which must be of a kind; or what stands for it if there is no such file."""
+    if missing is not None and not path.is_file():
+        return missing
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror})", file=path, do="use a complete model folder") from None
     except ValueError as error:
         raise InputError(f"not valid JSON ({error})", file=path, do="use an intact model folder") from None
+    if not isinstance(content, kind):
+        raise InputError(f"not a JSON {kind.__name__}", file=path, do="use an intact model folder")
+    return content
 
 
 def _write(path: Path, content: Any) -> None:

@@ -106,6 +106,12 @@ def test_a_judgment_that_is_repeated_with_the_same_grade_counts_once(beir: Path)
     check(Collection.load(beir))
 
 
+def test_only_tsv_files_are_splits(beir: Path) -> None:
+    for name in ("train.tsv~", "._test.tsv", "dev.tsv.bak", "notes.txt"):
+        (beir / "qrels" / name).write_text("x")
+    assert open_source(beir).splits() == ["test"]
+
+
 def test_numbers_as_ids_are_taken_as_text(beir: Path) -> None:
     with open(beir / "corpus.jsonl", "a") as file:
         file.write('{"_id": 4, "text": "x"}\n')
@@ -115,7 +121,9 @@ def test_numbers_as_ids_are_taken_as_text(beir: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("nowhere", "nowhere: no such folder"),
+        ("nowhere", "nowhere: no such folder; check the path; or did you mean irds:NAME"),
+        ("", "no collection is named"),
+        (__file__, "is a file; .* write pairs:"),
         ("irds:", "nothing after irds:"),
         ("irds:no/such/name", "ir_datasets knows no data set 'no/such/name'"),
         ("docstrings:no_such_package", "no Python code for package 'no_such_package'"),
@@ -173,6 +181,17 @@ def test_ir_datasets(registered: str) -> None:
     for data in (f"irds:{registered}/test", f"irds:{registered}", f"irds:{registered}/train"):
         check(Collection.load(data, split="test"))
     assert Collection.load(f"irds:{registered}/test", split="train").qrels == {"q1": {"d1": 2}}
+
+
+def test_a_download_that_fails_is_one_clear_line(registered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ir_datasets
+
+    def offline() -> Any:
+        raise ConnectionError("no route\nto host")
+
+    monkeypatch.setattr(ir_datasets.load(f"{registered}/test"), "docs_iter", offline, raising=False)
+    with pytest.raises(InputError, match=r"could not read irds:local-test/test \(no route\)"):
+        Collection.load(f"irds:{registered}/test")
 
 
 def test_an_ir_datasets_name_that_ends_in_no_split_is_a_test_split(registered: str) -> None:

@@ -51,7 +51,7 @@ def test_duplicates_are_merged_and_counted(tmp_path: Path) -> None:
     assert len(list(source.queries())) == 51
     judgments = [j for split in source.splits() for j in source.judgments(split)]
     assert len(judgments) == 52
-    assert source.notes["rows"] == 53
+    assert source.notes["pairs read"] == 53
     assert source.notes["repeated pairs merged"] == 1
 
 
@@ -113,7 +113,7 @@ def test_jsonl_and_parquet(tmp_path: Path) -> None:
     ("row", "message"),
     [
         (("question", ""), r"t\.csv:32: column 'answer' is empty"),
-        (("  ", "answer"), r"t\.csv:32: column 'question' is not text|t\.csv:32: column 'question' is empty"),
+        (("  ", "answer"), r"t\.csv:32: column 'question' is empty"),
         (("only one",), r"t\.csv:32: 1 fields, the header has 2"),
     ],
 )

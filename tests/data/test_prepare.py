@@ -117,11 +117,41 @@ def test_triplets_that_do_not_fit_the_collection(beir: Path, tiny_model: Any, tm
     with pytest.raises(InputError, match="these triplets are texts, but there is a collection"):
         prepare(beir, model, tmp_path / "other", triplets=table)
     table.write_text("query_id,positive_id,negative_id\nq1,d1,d99\n")
-    with pytest.raises(InputError, match="no usable triplets"):
+    with pytest.raises(InputError, match=r"no usable triplets in it; the first of 1 rejects: .*t\.csv:2"):
         prepare(beir, model, tmp_path / "other", triplets=table, skip_bad=True)
     with pytest.raises(InputError, match="nothing to prepare"):
         prepare(None, model, tmp_path / "other")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["beir", "out", "t.csv"]
+
+
+def test_inputs_and_strangers_are_never_overwritten(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    stranger = tmp_path / "thesis"
+    stranger.mkdir()
+    (stranger / "thesis.tex").write_text("precious")
+    with pytest.raises(InputError, match="not ours to overwrite"):
+        prepare(beir, tiny_model("bert"), stranger, overwrite=True)
+    assert (stranger / "thesis.tex").read_text() == "precious"
+    prepare(beir, tiny_model("bert"), tmp_path / "out")
+    (tmp_path / "out" / "t.tsv").write_text("q1\td1\td5\n")
+    for data, triplets in ((beir, tmp_path / "out" / "t.tsv"), (tmp_path / "out", None)):
+        with pytest.raises(InputError, match="lies in the folder to be written"):
+            prepare(data, tiny_model("bert"), tmp_path / "out", triplets=triplets, overwrite=True)
+    assert (tmp_path / "out" / "t.tsv").exists()
+
+
+def test_triplets_with_held_out_queries_are_counted(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("q1\td1\td5\nq8\td8\td5\nq6\td6\td5\n")
+    report = prepare(beir, tiny_model("bert"), tmp_path / "out", triplets=tmp_path / "t.tsv")
+    assert report.notes == {"WARNING: triplets whose query is also in a held-out split": 2}
+
+
+def test_a_collection_without_judgments_or_documents(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    for file in (beir / "qrels").iterdir():
+        file.unlink()
+    assert prepare(beir, tiny_model("bert"), tmp_path / "out").judgments == {}
+    (beir / "corpus.jsonl").write_text("")
+    with pytest.raises(InputError, match="there are no documents in it"):
+        prepare(beir, tiny_model("bert"), tmp_path / "other")
 
 
 def test_bad_input_leaves_the_old_output_as_it_was(beir: Path, tiny_model: Any, tmp_path: Path) -> None:

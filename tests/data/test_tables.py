@@ -71,7 +71,9 @@ BROKEN: list[tuple[str, bytes, int, str]] = [
     ("t.jsonl", b'{"a": 1}\n{"a": \n{"a": 2}\n', 2, "t.jsonl:2: not valid JSON"),
     ("t.jsonl", b'{"a": 1}\n[1]\n{"a": 2}\n', 2, "t.jsonl:2: not a JSON object"),
     ("t.jsonl", b'{"a": 1}\n{"a": "\xff"}\n{"a": 2}\n', 2, r"t.jsonl:2: not UTF-8 \(byte 0xff at column 8\)"),
+    ("t.jsonl", b'{"a": 1}\n{"a": "\\ud800"}\n{"a": "\\ud83d\\ude00"}\n', 2, "t.jsonl:2: half of a surrogate pair"),
     ("t.csv", b"a,b\n1,2\n3\n4,5\n", 2, "t.csv:3: 1 fields, the header has 2"),
+    ("t.csv", b"a,b\n\xff,2\n3,4\n5,6\n", 2, r"t.csv:2: not UTF-8"),
     ("t.csv", b'a,b\n1,2\n3,"x"y\n4,5\n', 2, "t.csv:3: malformed CSV"),
     ("t.tsv", b"a\tb\n1\t2\n1\t2\t3\n4\t5\n", 2, "t.tsv:3: 3 fields, the header has 2"),
     ("t.csv", b'a,b\n1,2\n3,"x\n4,5\n', 1, "t.csv:3: malformed CSV"),
@@ -87,6 +89,37 @@ def test_a_broken_row_is_named_or_skipped(name: str, content: bytes, usable: int
     rejects = Rejects(skip=True)
     assert len(list(read_rows(path, rejects))) == usable
     assert len(rejects.errors) == 1
+
+
+def test_line_numbers_stay_right_after_a_skipped_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'a,b\n\xff,2\n"3\n",4\n5,6\n')
+    assert [row.line for row in read_rows(path, Rejects(skip=True))] == [3, 5]
+
+
+def test_a_header_that_cannot_be_read_is_fatal(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"fr\xe4ge,antwort\nwie,so\n")
+    with pytest.raises(InputError, match=r"t\.csv:1: not UTF-8"):
+        list(read_rows(path, Rejects(skip=True)))
+
+
+def test_empty_rows_are_rows(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n,\n\n1,2\n")
+    (tmp_path / "t.tsv").write_text("a\tb\n\t\n\n1\t2\n")
+    for name in ("t.csv", "t.tsv"):
+        assert [row.line for row in read_rows(tmp_path / name, Rejects())] == [2, 4]
+
+
+def test_columns_that_python_cannot_hold_are_left_alone(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    times = pa.array([2**62, 1], pa.timestamp("ns"))
+    table = pa.table({"query": ["a", "b"], "document": ["c", "d"], "when": times, "raw": pa.array([b"\xff", b""])})
+    pq.write_table(table, tmp_path / "t.parquet")
+    rows = [row.values for row in read_rows(tmp_path / "t.parquet", Rejects())]
+    assert rows == [{"query": "a", "document": "c"}, {"query": "b", "document": "d"}]
 
 
 def gzipped_lines() -> bytes:

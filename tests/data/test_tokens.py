@@ -47,6 +47,33 @@ def test_the_fingerprint_is_the_tokenizers_and_not_how_it_was_used(tiny_model: A
     assert len(different | {Tokenizer.from_pretrained(minilm).fingerprint}) == 3
 
 
+def test_a_tokenizer_without_a_vocabulary_is_refused(tiny_model: Any, tmp_path: Path) -> None:
+    """transformers makes one up, in which every word is unknown."""
+    import shutil
+
+    shutil.copytree(tiny_model("bert"), tmp_path / "copy")
+    (tmp_path / "copy" / "tokenizer.json").unlink()
+    (tmp_path / "copy" / "tokenizer_config.json").unlink()
+    with pytest.raises(InputError, match=r"has no vocabulary|no tokenizer found"):
+        Tokenizer.from_pretrained(tmp_path / "copy")
+
+
+def test_the_tokenizer_of_an_old_sentence_transformers_folder(tiny_model: Any, tmp_path: Path) -> None:
+    import json
+    import shutil
+
+    shutil.copytree(tiny_model("bert"), tmp_path / "old" / "0_Transformer")
+    module = {"idx": 0, "name": "0", "path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}
+    (tmp_path / "old" / "modules.json").write_text(json.dumps([module]))
+    expected = Tokenizer.from_pretrained(tiny_model("bert")).fingerprint
+    assert Tokenizer.from_pretrained(tmp_path / "old").fingerprint == expected
+
+
+def test_a_folder_that_is_not_there_is_not_looked_up_on_the_hub() -> None:
+    with pytest.raises(InputError, match=r"\./nowhere: no such folder"):
+        Tokenizer.from_pretrained("./nowhere")
+
+
 def test_a_model_without_a_tokenizer_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no tokenizer found for model") as error:
         Tokenizer.from_pretrained(tmp_path)

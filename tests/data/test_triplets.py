@@ -50,10 +50,10 @@ def test_several_negatives_and_scores(tmp_path: Path) -> None:
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"query": "q", "positive": "p"}, "no column 'negative'"),
+    ({"query": "q", "positive": "p"}, "no 'negative' in it"),
     ({"query": "q", "positive": "", "negative": "n"}, "empty 'positive'"),
     ({"query": "q", "positive": "p", "negative": None}, "no column 'negative'"),
-    ({"query": "q", "positive": "p", "negatives": []}, "no column 'negative'"),
+    ({"query": "q", "positive": "p", "negatives": []}, "no 'negative' in it"),
     ({"query": "q", "positive": "p", "negative": ["n", 3.5]}, "'negative', or not text"),
     ({"query": "q", "positive": "p", "negative": "p"}, "its positive is also its negative"),
     (
@@ -64,6 +64,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"query": "q", "positive": "p", "negative": "n", "scores": [1]}, "scores must be 2 numbers"),
     ({"query": "q", "positive": "p", "negative": "n", "scores": [1, "high"]}, "not all numbers"),
     ({"query": "q", "positive": "p", "negative": "n", "scores": [1, float("nan")]}, "not all finite"),
+    ({"query": "q", "positive": "p", "negative": "n", "scores": [1, 1e39]}, "not all finite"),
+    ({"query": "q", "positive": "p", "negative": "n", "scores": [1, 10**400]}, "not all numbers"),
     ({"query": "q", "positive": "p", "negative": "n", "positive_score": 1}, "scores must be 2 numbers"),
 ]
 
@@ -84,6 +86,9 @@ def test_wrong_columns_and_empty_tables_are_one_clear_line(tmp_path: Path) -> No
     path = tmp_path / "t.csv"
     path.write_text("anchor,pos,neg\na,b,c\n")
     with pytest.raises(InputError, match="no column 'query', 'positive'; its columns are 'anchor', 'pos', 'neg'"):
+        read(path)
+    path.write_text("query,positive,negativ\na,b,c\n")
+    with pytest.raises(InputError, match="no column 'negative'; its columns are 'query', 'positive', 'negativ'"):
         read(path)
     path.write_text("query,positive,negative\n")
     with pytest.raises(InputError, match="no triplets in it"):

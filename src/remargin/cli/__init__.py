@@ -52,9 +52,6 @@ def main() -> None:
         if error.strerror is None:
             raise
         fail(f"{error.filename or 'system'}: {error.strerror}")
-    except KeyboardInterrupt:
-        print("interrupted; nothing was written", file=sys.stderr)
-        sys.exit(130)
 
 
 def fail(message: str) -> None:

@@ -34,7 +34,7 @@ def load_collection(data: str, split: str, skip_bad: bool) -> Collection:
 
 Config = Annotated[
     Path | None,
-    typer.Option(callback=_load, is_eager=True, help="A YAML file of the options below; flags override it."),
+    typer.Option(callback=_load, is_eager=True, help="A YAML file of these options; flags override it."),
 ]
 _DATA = typer.Option(
     help="The collection: a BEIR folder, irds:NAME, docstrings:PACKAGE,PACKAGE (or stdlib, or a folder of code), "
@@ -44,5 +44,5 @@ Data = Annotated[str | None, _DATA]
 RequiredData = Annotated[str, _DATA]
 Model = Annotated[str | None, typer.Option(help="The encoder: a folder or a Hugging Face name.")]
 Split = Annotated[str, typer.Option(help="Which of the collection's splits.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Set bad input aside, count it, and go on.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it is already there.")]
+SkipBad = Annotated[bool, typer.Option(help="Set bad input aside, count it, and go on.")]
+Overwrite = Annotated[bool, typer.Option(help="Replace the output if it is already there.")]

@@ -21,11 +21,12 @@ def prepare(
         Path | None,
         typer.Option(
             help="A table of triplets: with --data, ids (query_id, positive_id, negative_id); without, texts (query, "
-            "positive, negative). Several negatives: negative_1, negative_2; scores: positive_score, negative_score."
+            "positive, negative). Several negatives: negative_1, negative_2. A teacher's scores: positive_score and "
+            "negative_score (negative_score_1, ...)."
         ),
     ] = None,
-    query_length: Annotated[int, typer.Option(min=3, help="Longest query, in tokens.")] = 30,
-    document_length: Annotated[int, typer.Option(min=3, help="Longest document, in tokens.")] = 200,
+    query_length: Annotated[int, typer.Option(min=3, max=100_000, help="Longest query, in tokens.")] = 30,
+    document_length: Annotated[int, typer.Option(min=3, max=100_000, help="Longest document, in tokens.")] = 200,
     query_prefix: Annotated[str, typer.Option(help="Put before every query.")] = "",
     document_prefix: Annotated[str, typer.Option(help="Put before every document.")] = "",
     skip_bad: SkipBad = False,
@@ -53,14 +54,14 @@ def summary(report: Prepared, query_length: int, document_length: int) -> list[s
         ("queries", report.queries, report.query_tokens, report.queries_truncated, query_length),
     )
     lines = [
-        f"{kind}: {count:,} of {tokens / max(count, 1):.0f} tokens on average, {cut:,} cut at {length}"
+        f"{kind}: {count:,}, {tokens / max(count, 1):.0f} tokens on average, {cut:,} cut at {length}"
         for kind, count, tokens, cut, length in kinds
     ]
     if report.judgments:
         lines.append("judgments: " + ", ".join(f"{split} {count:,}" for split, count in report.judgments.items()))
     if report.triplets is not None:
         lines.append(f"triplets: {report.triplets:,}, negatives in each: {report.negatives_per_triplet}")
-    lines += [f"{what}: {count:,}" for what, count in report.notes.items()]
+    lines += [f"{what}: {count:,}" for what, count in report.notes.items() if count]
     if report.rejected:
         lines.append(f"bad input set aside in rejects.jsonl: {report.rejected:,}")
     return lines

@@ -20,8 +20,12 @@ class BeirFolder:
         self.notes: dict[str, int] = {}
         self._folder = folder
         self._rejects = rejects
+        if folder.is_file():
+            do = f"a folder is expected; for a table of pairs write pairs:{folder}"
+            raise InputError("is a file", file=folder, do=do)
         if not folder.is_dir():
-            raise InputError("no such folder", file=folder, do="check the path, or see --help for what --data takes")
+            do = "check the path; or did you mean irds:NAME, docstrings:PACKAGE or pairs:FILE?"
+            raise InputError("no such folder", file=folder, do=do)
         self._corpus = self._file("corpus.jsonl")
         self._queries = self._file("queries.jsonl")
 
@@ -35,7 +39,8 @@ class BeirFolder:
 
     def splits(self) -> list[str]:
         """The splits with a file in qrels/, train, dev and test first."""
-        names = {p.name.removesuffix(".gz").removesuffix(".tsv") for p in (self._folder / "qrels").glob("*.tsv*")}
+        files = (p.name for p in (self._folder / "qrels").glob("[!.]*"))
+        names = {name.removesuffix(".gz").removesuffix(".tsv") for name in files if name.endswith((".tsv", ".tsv.gz"))}
         return [name for name in SPLITS if name in names] + sorted(names - set(SPLITS))
 
     def judgments(self, split: str) -> Iterator[Judgment]:

@@ -65,6 +65,8 @@ def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:
     """
     rejects = rejects or Rejects()
     kind, colon, rest = str(data).partition(":")
+    if not str(data).strip():
+        raise InputError("no collection is named", do="give a folder, irds:NAME, docstrings:PACKAGE or pairs:FILE")
     if colon and kind in ("irds", "docstrings", "pairs") and not rest:
         raise InputError(f"nothing after {kind}:", do="see `remargin prepare --help` for what --data takes")
     if colon and kind == "irds":

@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 from remargin.data.collection import SPLITS, Judgment, Text
 from remargin.data.splits import near_duplicates, normalised, split_of
-from remargin.data.tables import SKIP, Rejects
+from remargin.data.tables import SKIP, Rejects, encodable
 from remargin.errors import InputError
+from remargin.progress import track
 
 # Not what a user of the library reads.
 SKIPPED_FOLDERS = {"test", "tests", "testing", "site-packages", "dist-packages", "idlelib", "lib2to3", "__pycache__"}
@@ -60,8 +61,8 @@ class Docstrings:
         return iter(self._collected.queries)
 
     def splits(self) -> list[str]:
-        """The splits that some module fell into."""
-        return [split for split in SPLITS if self._collected.judgments[split]]
+        """Always all three, though a split of few modules may be empty."""
+        return list(SPLITS)
 
     def judgments(self, split: str) -> Iterator[Judgment]:
         """One judgment for each summary line and body that belong together."""
@@ -123,13 +124,13 @@ class Docstrings:
         named = all(part.isidentifier() for part in package.split("."))  # a package, not a path
         prefix = [] if package == "stdlib" else package.split(".") if named else [root.stem]
         files = [root] if root.is_file() else sorted(_python_files(root))
-        for file in files:
+        for file in track(files, f"reading {package}", total=len(files)):
             parts = [] if root.is_file() else [*file.relative_to(root).parts[:-1], file.stem]
             module = ".".join([*prefix, *parts]).removesuffix(".__init__")
             try:
                 with warnings.catch_warnings(action="ignore"):  # of the code read, not of ours
                     tree = ast.parse(file.read_bytes(), filename=str(file))
-            except (SyntaxError, ValueError, RecursionError, OSError) as error:
+            except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
                 line = getattr(error, "lineno", None)
                 self._rejects.add(InputError(f"cannot be parsed ({error})", file=file, line=line, do=SKIP))
                 continue
@@ -206,7 +207,7 @@ def _docstring(name: str, module: str, node: _Definition, file: Path) -> Docstri
     text = inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
     summary, _, body = text.partition("\n\n")
     summary, body = " ".join(summary.split()), body.strip()
-    if not summary or len(summary) > LONGEST_SUMMARY or len(body.split()) < SHORTEST_DOCUMENT:
+    if not summary or len(summary) > LONGEST_SUMMARY or len(body.split()) < SHORTEST_DOCUMENT or not encodable(text):
         return None
     line = node.body[0].lineno if node.body else 1
     return Docstring(name, module, summary, body, str(file), line)

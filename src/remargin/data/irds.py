@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from remargin.data.collection import SPLITS, Judgment, Text
@@ -25,6 +25,7 @@ class IrDataset:
         except ImportError:
             raise InputError("irds: needs ir_datasets", do="pip install 'remargin[irds]'") from None
         self.notes: dict[str, int] = {}
+        self._name = name
         self._load = ir_datasets.load
         self._dataset = self._find(name)
         if self._dataset is None:
@@ -57,14 +58,14 @@ class IrDataset:
 
     def documents(self) -> Iterator[Text]:
         """Documents as ir_datasets iterates them, with its default text (title and body)."""
-        for doc in self._dataset.docs_iter():
+        for doc in self._guarded(self._dataset.docs_iter):
             yield Text(doc.doc_id, doc.default_text().strip())
 
     def queries(self) -> Iterator[Text]:
         """The queries of all splits; one that several splits share comes once."""
         seen: set[str] = set()
         for part in self._parts.values():
-            for query in part.queries_iter():
+            for query in self._guarded(part.queries_iter):
                 if query.query_id not in seen:
                     seen.add(query.query_id)
                     yield Text(query.query_id, query.default_text().strip())
@@ -75,5 +76,17 @@ class IrDataset:
 
     def judgments(self, split: str) -> Iterator[Judgment]:
         """The split's judgments."""
-        for qrel in self._parts[split].qrels_iter():
-            yield Judgment(qrel.query_id, qrel.doc_id, int(qrel.relevance))
+        seen: set[tuple[str, str]] = set()
+        for qrel in self._guarded(self._parts[split].qrels_iter):
+            if (qrel.query_id, qrel.doc_id) not in seen:
+                seen.add((qrel.query_id, qrel.doc_id))
+                yield Judgment(qrel.query_id, qrel.doc_id, int(qrel.relevance))
+
+    def _guarded(self, iterate: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """What ir_datasets yields; whatever goes wrong inside it, a download above all, is the user's to know."""
+        try:
+            yield from iterate()
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            problem = f"ir_datasets could not read irds:{self._name} ({reason})"
+            raise InputError(problem, do="check your connection, and its documentation for what it needs") from error

@@ -54,6 +54,8 @@ class Pairs:
         if unknown or (options and not self._columns):
             do = "write it as pairs:faq.csv?query=COLUMN&document=COLUMN"
             raise InputError(f"cannot read {options!r} after the file name", file=self._path, do=do)
+        if not self._path.is_file():
+            raise InputError("no such file", file=self._path, do="check the path")
 
     def documents(self) -> Iterator[Text]:
         """Each distinct document once, in the order of the file."""
@@ -64,8 +66,8 @@ class Pairs:
         return iter(self._table.queries.values())
 
     def splits(self) -> list[str]:
-        """The splits that some document fell into."""
-        return [split for split in SPLITS if self._table.judgments[split]]
+        """Always all three, though a split of a small table may be empty."""
+        return list(SPLITS)
 
     def judgments(self, split: str) -> Iterator[Judgment]:
         """One judgment for each distinct pair of the split."""
@@ -90,8 +92,9 @@ class Pairs:
             documents.setdefault(document_key, Text(_id("d", document_key), document, str(self._path), row.line))
             pairs.setdefault((query_key, document_key), (str(self._path), row.line))
         if not pairs:
-            raise InputError("no pairs in it", file=self._path, do="give a table with at least one row")
-        self.notes["rows"] = rows
+            do = self._rejects.first() or "give a table with at least one row"
+            raise InputError("no pairs in it", file=self._path, do=do)
+        self.notes["pairs read"] = rows
         self.notes["repeated pairs merged"] = rows - len(pairs)
         self.notes["pairs whose document another pair has too"] = len(pairs) - len(documents)
         self.notes["pairs whose query another pair has too"] = len(pairs) - len(queries)
@@ -110,6 +113,8 @@ class Pairs:
         do = f"say which: pairs:{self._path}?query=COLUMN&document=COLUMN"
         if not chosen and len(row.values) != 2 and len(self._columns) < 2:
             problem = f"cannot tell the query and document columns among {', '.join(map(repr, row.values))}"
+            if len(row.values) == 1 and ";" in next(iter(row.values)):
+                do = "it is separated by semicolons: separate it by commas or tabs"
             raise InputError(problem, file=self._path, line=row.line, do=do)
         require_columns(self._path, row, (query, document), do)
         if query == document:
@@ -121,7 +126,8 @@ class Pairs:
         for column in columns:
             text = row.values.get(column)
             if not isinstance(text, str) or not text.strip():
-                problem = f"column {column!r} is empty" if not text else f"column {column!r} is not text"
+                empty = text is None or (isinstance(text, str) and not text.strip())
+                problem = f"column {column!r} is {'empty' if empty else 'not text'}"
                 self._rejects.add(InputError(problem, file=self._path, line=row.line, do=SKIP))
                 return None
             texts.append(text.strip())

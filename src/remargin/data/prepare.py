@@ -15,7 +15,7 @@ import numpy as np
 from remargin.data.beir import QrelsWriter, append_texts
 from remargin.data.collection import Judgment, Source, Text, checked_texts, open_source, unknown_id
 from remargin.data.ids import Ids
-from remargin.data.tables import SKIP, Rejects
+from remargin.data.tables import SKIP, Rejects, encodable
 from remargin.data.tokens import Tokenizer, TokenStore, TokenWriter
 from remargin.data.triplets import TripletText, TripletWriter, read_triplets
 from remargin.errors import InputError
@@ -24,6 +24,7 @@ from remargin.progress import track
 
 Kind = Literal["documents", "queries"]
 FILES: dict[Kind, str] = {"documents": "corpus.jsonl.gz", "queries": "queries.jsonl.gz"}
+MARKER = "remargin.json"  # in every folder that `prepare` wrote
 BATCH = 4096
 
 T = TypeVar("T")
@@ -101,14 +102,24 @@ def prepare(
     """
     started = time.perf_counter()
     out = Path(out)
-    refuse_existing(out, overwrite)  # at once, not after an hour
+    refuse_existing(out, overwrite, MARKER)  # at once, not after an hour
     if data is None and triplets is None:
         raise InputError("nothing to prepare", do="give --data, --triplets, or both")
     settings = settings or TextSettings()
+    for prefix in (settings.query_prefix, settings.document_prefix):
+        if not encodable(prefix):
+            raise InputError(f"prefix {prefix!r} is not text that UTF-8 can hold", do="correct it")
+    if triplets is not None and not Path(triplets).is_file():
+        raise InputError("no such file", file=triplets, do="check the path")
+    for given in (data, triplets, model):
+        path = Path(str(given).removeprefix("pairs:").partition("?")[0])
+        if given is not None and path.exists() and path.resolve().is_relative_to(out.resolve()):
+            raise InputError(f"{given} lies in the folder to be written", file=out, do="choose another place")
     rejects = Rejects(skip=skip_bad)
     report = Prepared()
     source = None if data is None else open_source(data, rejects)
-    with new_folder(out, overwrite) as folder:
+    with new_folder(out, overwrite, MARKER) as folder:
+        (folder / "qrels").mkdir()
         work = _Preparation(folder, Tokenizer.from_pretrained(model), settings, rejects, report)
         if source is not None:
             work.write_collection(source)
@@ -135,7 +146,7 @@ def _write_summary(folder: Path, made: dict[str, Any], settings: TextSettings, r
         **asdict(report),
         "sha256": {name: sha256(folder / name) for name in files},
     }
-    write_header(folder / "remargin.json", header)
+    write_header(folder / MARKER, header)
 
 
 def _batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
@@ -156,15 +167,22 @@ class _Preparation:
     settings: TextSettings
     rejects: Rejects
     report: Prepared
+    held_out: set[str] = field(default_factory=set)  # queries of every split but train
+    leaks: int = 0
 
     def write_collection(self, source: Source) -> None:
         """Texts of both kinds, then the judgments of every split."""
         documents = self._write_texts("documents", source.documents())
         queries = self._write_texts("queries", source.queries())
+        if not len(documents):
+            raise InputError("there are no documents in it", do=self.rejects.first() or "name another collection")
         for split in source.splits():
             qrels = QrelsWriter(self.folder / "qrels" / f"{split}.tsv")
             for batch in _batches(source.judgments(split)):
-                qrels.add(self._known(batch, queries, documents))
+                known = list(self._known(batch, queries, documents))
+                qrels.add(known)
+                if split != "train":
+                    self.held_out.update(judgment.query for judgment in known)
             self.report.judgments[split] = qrels.count
         self.report.notes = source.notes
 
@@ -201,9 +219,11 @@ class _Preparation:
             scores = None if batch[0][1] is None else np.array([scores for _, scores in batch], np.float32)
             writer.add(np.array([rows for rows, _ in batch], np.uint32), scores)
         if not writer.count:
-            raise InputError("no usable triplets in it", file=path, do="see what was rejected")
+            raise InputError("no usable triplets in it", file=path, do=self.rejects.first())
         header = writer.close()
         self.report.triplets, self.report.negatives_per_triplet = header["count"], header["negatives"]
+        if self.leaks:
+            self.report.notes["WARNING: triplets whose query is also in a held-out split"] = self.leaks
 
     def _rows_of_ids(self, path: Path, batches: Iterator[list[TripletText]]) -> Iterator[list[NumberedTriplet]]:
         queries, documents = (TokenStore(self.folder / "tokens" / kind).ids for kind in ("queries", "documents"))
@@ -213,6 +233,7 @@ class _Preparation:
             numbered: list[NumberedTriplet] = []
             for triplet, query, row in zip(batch, query_rows, document_rows.reshape(len(batch), -1), strict=True):
                 if query >= 0 and row.min() >= 0:
+                    self.leaks += triplet.query in self.held_out
                     numbered.append(([int(query), *row.tolist()], triplet.scores))
                     continue
                 id = triplet.query if query < 0 else [triplet.positive, *triplet.negatives][int(row.argmin())]

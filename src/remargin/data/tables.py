@@ -39,12 +39,16 @@ class Rejects:
             raise error
         self.errors.append(error)
 
+    def first(self) -> str | None:
+        """What to say where nothing is left: the first thing that was set aside."""
+        return f"the first of {len(self.errors):,} rejects: {self.errors[0]}" if self.errors else None
+
     def write(self, path: Path) -> None:
         """One JSON object a line: file, line, id and problem of everything set aside."""
         with open(path, "w", encoding="utf-8") as out:
             for error in self.errors:
                 reject = {"file": error.file, "line": error.line, "id": error.id, "problem": error.problem}
-                out.write(json.dumps(reject, ensure_ascii=False) + "\n")
+                out.write(json.dumps(reject) + "\n")
 
 
 class Row(NamedTuple):
@@ -108,15 +112,33 @@ def _json_rows(path: Path, rejects: Rejects) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             rejects.add(InputError(f"not valid JSON ({error})", file=path, line=number, do=SKIP))
             continue
-        if isinstance(values, dict):
-            yield Row(number, values)
-        else:
+        if not isinstance(values, dict):
             rejects.add(InputError("not a JSON object", file=path, line=number, do=SKIP))
+        elif "\\u" in line and not encodable(json.dumps(values, ensure_ascii=False)):
+            rejects.add(InputError("half of a surrogate pair, which is no text", file=path, line=number, do=SKIP))
+        else:
+            yield Row(number, values)
+
+
+def encodable(text: str) -> bool:
+    """Whether a string is text that UTF-8 can hold.
+
+    >>> encodable("ü"), encodable("\\ud800")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _delimited_rows(path: Path, rejects: Rejects, delimiter: str) -> Iterator[Row]:
     records = delimited_records(path, rejects, delimiter)
+    before = len(rejects.errors)
     line, header = next(records, (1, []))
+    if len(rejects.errors) > before:
+        raise rejects.errors[before]  # without the header, no row means anything
     names = [name.strip() for name in header]
     if not any(names):
         raise InputError("empty table", file=path, do="its first line must name the columns")
@@ -134,37 +156,38 @@ def delimited_records(path: Path, rejects: Rejects, delimiter: str) -> Iterator[
     """Fields of each record and the line it starts on. Commas come with CSV's quotes, tabs with none."""
     if delimiter == "\t":
         for number, line in read_lines(path, rejects):
-            if line.strip():
+            if line.strip("\r\n"):
                 yield number, line.rstrip("\r\n").split("\t")
         return
     csv.field_size_limit(sys.maxsize)
     lines = _Lines(read_lines(path, rejects))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
-        start = lines.number + 1
+        lines.start = 0
         try:
             fields = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            rejects.add(InputError(f"malformed CSV ({error})", file=path, line=start, do=SKIP))
+            rejects.add(InputError(f"malformed CSV ({error})", file=path, line=lines.start, do=SKIP))
             continue
-        if any(fields):
-            yield start, fields
+        if fields:  # not a blank line
+            yield lines.start, fields
 
 
 class _Lines:
-    """Lines without their numbers, for csv.reader, that still knows the number of the last one."""
+    """Lines without their numbers, for csv.reader, that still knows on which one a record began."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines = lines
-        self.number = 0
+        self.start = 0
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        self.number, line = next(self._lines)
+        number, line = next(self._lines)
+        self.start = self.start or number
         return line
 
 
@@ -178,12 +201,16 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         raise InputError("no such file", file=path, do="check the path")
     number = 0
     try:
-        for batch in pq.ParquetFile(path).iter_batches(batch_size=4096):
+        table = pq.ParquetFile(path)
+        kinds = pa.types
+        usable = [f.name for f in table.schema_arrow if not (kinds.is_temporal(f.type) or kinds.is_binary(f.type))]
+        for batch in table.iter_batches(batch_size=4096, columns=usable):
             for values in batch.to_pylist():
                 number += 1
                 yield Row(number, values)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"not a readable Parquet file ({error})", file=path, do="write it again") from None
+    except (pa.ArrowException, ValueError, OverflowError, OSError) as error:
+        problem = f"not a readable Parquet file ({error})"
+        raise InputError(problem, file=path, line=number + 1, do="write it again") from None
 
 
 def require_columns(path: Path, row: Row, names: Iterable[str], do: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tokenizers
@@ -19,11 +21,17 @@ from remargin.errors import InputError
 from remargin.files import RangeReader, map_array, read_header, sha256, write_header
 
 
-class Tokens(NamedTuple):
+@dataclass(frozen=True)
+class Tokens:
     """Several texts' token ids end to end, and how many each text has."""
 
     ids: NDArray[Any]
     lengths: NDArray[np.int64]
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each text begins."""
+        return np.cumsum(self.lengths) - self.lengths
 
 
 class Tokenizer:
@@ -60,8 +68,8 @@ class Tokenizer:
 
     @property
     def vocabulary(self) -> int:
-        """How many token ids there are."""
-        return int(self._backend.get_vocab_size(with_added_tokens=True))
+        """One more than the largest token id."""
+        return 1 + max(self._backend.get_vocab(with_added_tokens=True).values())
 
     def __call__(self, texts: Sequence[str], length: int) -> tuple[Tokens, int]:
         """The texts' tokens, special tokens included, at most `length` each; and how many texts were cut for that."""
@@ -80,18 +88,32 @@ def load_tokenizer(name: str | Path) -> Any:
     """A model's tokenizer as transformers loads it, without the padding or cutting that was saved with it."""
     from transformers import AutoTokenizer
 
+    do = "name a folder with a tokenizer.json, or a model of the Hugging Face hub"
+    if not Path(name).is_dir() and (str(name).startswith((".", "/", "~")) or str(name).count("/") > 1):
+        raise InputError("no such folder", file=name, do=do)
     try:
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
+            tokenizer = AutoTokenizer.from_pretrained(_transformer_folder(name), trust_remote_code=False)
+    except Exception as error:  # transformers raises whatever its parts raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        do = "name a folder with a tokenizer.json, or a model of the Hugging Face hub"
         raise InputError(f"no tokenizer found for model {str(name)!r} ({reason})", do=do) from None
+    if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
+        raise InputError(f"the tokenizer of model {str(name)!r} has no vocabulary", do=do)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         backend.no_padding()
         backend.no_truncation()
     return tokenizer
+
+
+def _transformer_folder(name: str | Path) -> str:
+    """Where a model keeps its tokenizer: older sentence-transformers folders have it one level down."""
+    modules = Path(name) / "modules.json"
+    if modules.is_file():
+        for module in json.loads(modules.read_text(encoding="utf-8")):
+            if str(module.get("type", "")).endswith(".Transformer"):
+                return str(Path(name) / module.get("path", ""))
+    return str(name)
 
 
 @contextlib.contextmanager
@@ -161,14 +183,21 @@ class TokenStore:
             if sha256(self.folder / name) != checksum:
                 raise InputError("damaged: its checksum does not match", file=self.folder / name, do=self.REMEDY)
 
+    def lengths(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """How many tokens some rows have."""
+        starts, ends = self._bounds(np.asarray(rows, np.int64))
+        return ends - starts
+
     def take(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Tokens:
         """The tokens of some rows, in that order, end to end."""
-        rows = np.asarray(rows, np.int64)
+        starts, ends = self._bounds(np.asarray(rows, np.int64))
+        return Tokens(self._tokens.read(starts, ends - starts), ends - starts)
+
+    def _bounds(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
             raise IndexError(f"rows {rows.min()}..{rows.max()} of {len(self)}")
         ends = self._ends[rows].astype(np.int64)
-        starts = np.where(rows > 0, self._ends[rows - 1], 0).astype(np.int64)
-        return Tokens(self._tokens.read(starts, ends - starts), ends - starts)
+        return np.where(rows > 0, self._ends[rows - 1], 0).astype(np.int64), ends
 
 
 class TokenWriter:

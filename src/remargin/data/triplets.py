@@ -141,6 +141,8 @@ def read_triplets(path: Path, rejects: Rejects, ids: bool) -> tuple[bool, Iterat
     suffix = "_id" if "query_id" in first.values else ""
     do = "triplets need query, positive and negative, or query_id, positive_id and negative_id"
     require_columns(path, first, [f"query{suffix}", f"positive{suffix}"], do)
+    if not (_negative_columns(first.values, suffix)):
+        require_columns(path, first, [f"negative{suffix}"], do)
     return bool(suffix), _parsed(path, itertools.chain([first], rows), suffix, rejects)
 
 
@@ -187,15 +189,21 @@ def _parse(row: Row, suffix: str) -> TripletText:
     values = row.values
     query, positive = (_text(values.get(name + suffix), name + suffix) for name in ("query", "positive"))
     name = f"negative{suffix}"
-    given = values.get("negative_ids" if suffix else "negatives", values.get(name))
-    if given is None:
-        given = [values[column] for column in _numbered(values, name)]
-    negatives = [_text(text, name) for text in (given if isinstance(given, list) else [given])]
+    negatives = []
+    for column in _negative_columns(values, suffix):
+        given = values[column]
+        negatives += [_text(text, column) for text in (given if isinstance(given, list) else [given])]
     if not negatives:
-        raise ValueError(f"no column {name!r} and none numbered {name + '_1'!r}")
+        raise ValueError(f"no {name!r} in it")
     if positive in negatives:
         raise ValueError("its positive is also its negative")
     return TripletText(query, positive, negatives, _scores(values, len(negatives)), row.line)
+
+
+def _negative_columns(values: dict[str, Any], suffix: str) -> list[str]:
+    """The column of negatives, or several if they are numbered."""
+    whole = [name for name in ("negative_ids" if suffix else "negatives", f"negative{suffix}") if name in values]
+    return whole[:1] or _numbered(values, f"negative{suffix}")
 
 
 def _scores(values: dict[str, Any], negatives: int) -> list[float] | None:
@@ -206,12 +214,15 @@ def _scores(values: dict[str, Any], negatives: int) -> list[float] | None:
             return None
         given = [values.get("positive_score"), *(values[column] for column in columns)]
     if not isinstance(given, list) or len(given) != 1 + negatives:
-        raise ValueError(f"scores must be {1 + negatives} numbers: the positive's, then each negative's")
+        names = "positive_score, negative_score" + ("_1, negative_score_2, ..." if negatives > 1 else "")
+        raise ValueError(f"scores must be {1 + negatives} numbers: a list `scores`, or columns {names}")
     try:
         scores = [float(score) for score in given]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"scores {given} are not all numbers") from None
-    if not np.isfinite(scores).all():
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(np.array(scores, np.float32)).all()
+    if not finite:
         raise ValueError(f"scores {given} are not all finite")
     return scores
 

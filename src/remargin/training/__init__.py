@@ -1,0 +1,1 @@
+"""Fine-tuning: the loop, its batches, optimiser, validation and checkpoints."""

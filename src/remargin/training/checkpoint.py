@@ -1,0 +1,87 @@
+"""All that a run needs to go on exactly where it was, in safetensors and JSON: no pickle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from remargin.errors import InputError
+from remargin.files import new_folder, read_header, write_header
+
+FORMAT = "remargin-checkpoint-1"
+
+
+@dataclass
+class Progress:
+    """Where a run is: steps done, validations so far, the best of them, and how many since brought nothing better."""
+
+    step: int = 0
+    best: float | None = None
+    best_step: int | None = None
+    without_gain: int = 0
+    validations: list[tuple[int, float]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def save_checkpoint(
+    folder: Path, progress: Progress, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer, precision: Any
+) -> None:
+    """Write weights, optimiser state and random state; the old checkpoint stays until the new one is whole."""
+    tensors: dict[str, Tensor] = {f"rng.{name}": state for name, state in _random_state().items()}
+    for prefix, module in modules.items():
+        tensors |= {f"{prefix}.{name}": tensor for name, tensor in module.state_dict().items()}
+    state = optimiser.state_dict()["state"]
+    for number, of_parameter in state.items():
+        tensors |= {f"optimiser.{number}.{name}": torch.as_tensor(value) for name, value in of_parameter.items()}
+    with new_folder(folder, overwrite=True, marker="progress.json") as out:
+        whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+        safetensors.torch.save_file(whole, out / "state.safetensors")
+        write_header(
+            out / "progress.json",
+            {"format": FORMAT, **asdict(progress), "precision": json.loads(json.dumps(precision))},
+        )
+
+
+def load_checkpoint(
+    folder: Path, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer
+) -> tuple[Progress, dict[str, Any]]:
+    """Put everything back, and return where the run was and the state of its precision plugin."""
+    remedy = "start the run anew in another folder"
+    header = read_header(folder / "progress.json", FORMAT, remedy)
+    header.pop("format")
+    precision = header.pop("precision")
+    header["validations"] = [(step, value) for step, value in header["validations"]]
+    tensors = safetensors.torch.load_file(folder / "state.safetensors")
+    try:
+        for prefix, module in modules.items():
+            names = module.state_dict()
+            module.load_state_dict({name: tensors[f"{prefix}.{name}"] for name in names})
+    except (KeyError, RuntimeError):
+        raise InputError("the checkpoint is of another model", file=folder, do=remedy) from None
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimiser."):
+            _, number, key = name.split(".", 2)
+            state.setdefault(int(number), {})[key] = tensor
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    _restore_random_state({name.removeprefix("rng."): t for name, t in tensors.items() if name.startswith("rng.")})
+    return Progress(**header), precision
+
+
+def _random_state() -> dict[str, Tensor]:
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def _restore_random_state(state: dict[str, Tensor]) -> None:
+    torch.set_rng_state(state["cpu"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])

@@ -1,0 +1,86 @@
+"""What a run says while it runs: metrics.csv, Lightning's loggers, and a live line."""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from torch import Tensor
+
+COLUMNS = (
+    "step", "loss", "explicit_mean", "spread", "margin_mean", "margin_min", "margin_max",
+    "target_mean", "target_min", "target_max", "learning_rate", "triplets_per_second", "validation",
+)  # fmt: skip
+
+
+class Log:
+    """Writes each value to `out/metrics.csv` and to the loggers, and keeps one line on the terminal up to date."""
+
+    def __init__(self, out: Path, fabric: Any, start: int, steps: int, say: Callable[[str], None]) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self._path = out / "metrics.csv"
+        self._fabric = fabric
+        self._start = start
+        self._steps = steps
+        self._say = say
+        self._triplets = 0
+        self._since = time.perf_counter()
+        self._live = sys.stderr.isatty()
+
+    def __enter__(self) -> Log:
+        kept = self._rows_before(self._start) if self._start and self._path.exists() else []
+        with open(self._path, "w", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows(kept)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._live:
+            print(file=sys.stderr)
+
+    def count(self, triplets: int) -> None:
+        """That so many triplets were trained on."""
+        self._triplets += triplets
+
+    def training(self, step: int, loss: Tensor, learning_rate: float, statistics: dict[str, float]) -> None:
+        """The values of a step."""
+        now = time.perf_counter()
+        speed = self._triplets / max(now - self._since, 1e-9)
+        self._triplets, self._since = 0, now
+        values = {"loss": loss.item(), "learning_rate": learning_rate, "triplets_per_second": speed, **statistics}
+        self._write({"step": step, **values})
+        self._fabric.log_dict({f"train/{name}": value for name, value in values.items()}, step)
+        line = (
+            f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} "
+            f"(mean {values['explicit_mean']:.4f} + spread {values['spread']:.4f})  "
+            f"target {values['target_mean']:.2f}  lr {learning_rate:.1e}  {speed:,.1f} triplets/s"
+        )
+        if self._live:
+            print(f"\r{line:<110}", end="", file=sys.stderr, flush=True)
+        else:
+            self._say(line)
+
+    def validation(self, step: int, measure: str, value: float) -> None:
+        """The result of a validation."""
+        self._write({"step": step, "validation": value})
+        self._fabric.log_dict({f"validation/{measure}": value}, step)
+        if self._live:
+            print(file=sys.stderr)
+        self._say(f"step {step:,}: validation {measure} {value:.4f}")
+
+    def _write(self, row: dict[str, Any]) -> None:
+        with open(self._path, "a", newline="") as file:
+            csv.DictWriter(file, COLUMNS).writerow(
+                {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()}
+            )
+
+    def _rows_before(self, step: int) -> list[dict[str, str]]:
+        """What a resumed run keeps: the rows up to its checkpoint."""
+        with open(self._path, newline="") as file:
+            return [row for row in csv.DictReader(file) if (row["step"] or "").isdigit() and int(row["step"]) <= step]

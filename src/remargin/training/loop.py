@@ -1,0 +1,198 @@
+"""The training loop, top to bottom."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from remargin.encoder import BiEncoder
+from remargin.errors import InputError
+from remargin.losses import ContrastiveLoss, MarginLoss
+from remargin.training.batches import TrainingData, embed
+from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from remargin.training.log import Log
+from remargin.training.optimiser import learning_rate, make_optimiser
+from remargin.training.settings import FitSettings
+from remargin.training.validation import Validator
+
+# Mean cosine among a batch's positives above which they count as all alike.
+COLLAPSED = 0.9999
+
+
+@dataclass
+class Fitted:
+    """What came of a run: steps done, the validation before and the best, and where the models are."""
+
+    steps: int
+    before: float | None
+    best: float | None
+    best_step: int | None
+    stopped_early: bool
+    seconds: float
+    model: Path
+    validations: list[tuple[int, float]] = field(default_factory=list, repr=False)
+
+
+def fit(
+    model: BiEncoder,
+    data: str | Path,
+    out: str | Path,
+    loss: nn.Module | None = None,
+    settings: FitSettings | None = None,
+    validator: Validator | None = None,
+    loggers: Sequence[Any] = (),
+    resume: bool = False,
+    say: Callable[[str], None] = print,
+) -> Fitted:
+    """Fine-tune a model on prepared triplets.
+
+    Writes `out/last`, `out/best` if there is a validator, `out/metrics.csv`, and `out/checkpoint`, from which `resume`
+    goes on: with the same batches, the same dropout and so, on a CPU, the very same weights as without a stop.
+
+    Args:
+        model: the encoder; its weights are changed.
+        data: a folder that `prepare` wrote, with triplets, by this model's tokenizer.
+        out: the run's folder.
+        loss: any module of queries, positives and negatives; without one, the settings' loss.
+        settings: everything else.
+        validator: measures the model every so often; the best one is kept, and patience counts from it.
+        loggers: Lightning loggers, beside the CSV file.
+        resume: go on from `out/checkpoint`, if there is one.
+        say: gets a line for people now and then.
+
+    Raises:
+        InputError: if data and model do not fit, the loss is not a number, or the encoder has collapsed.
+    """
+    settings, out = settings or FitSettings(), Path(out)
+    fabric = Fabric(accelerator="auto", devices=1, precision=_precision(settings), loggers=list(loggers))
+    device = fabric.device
+    training = TrainingData(data, settings.batch_size, settings.seed)
+    training.queries.require(model.tokenizer, model.query_length, model.query_prefix)
+    training.documents.require(model.tokenizer, model.document_length, model.document_prefix)
+    loss = loss or settings.loss.build(model.similarity)
+    torch.manual_seed(settings.seed)
+    model, loss = model.to(device), loss.to(device)
+    optimiser = make_optimiser([model, loss], settings, device)
+    module, wrapped = fabric.setup(model, optimiser)
+    progress, checkpoint = Progress(), out / "checkpoint"
+    if resume and checkpoint.exists():
+        progress, precision_state = load_checkpoint(checkpoint, {"model": model, "loss": loss}, optimiser)
+        fabric.strategy.precision.load_state_dict(precision_state)
+        say(f"resuming after step {progress.step:,}")
+    say(_describe(fabric, training, settings))
+    before_stop, started = progress.seconds, time.perf_counter()
+    with Log(out, fabric, progress.step, settings.steps, say) as log:
+
+        def validate() -> bool:
+            """Measure, keep the best model; whether patience is at its end."""
+            if validator is None:
+                return False
+            model.eval()
+            value = validator(module, model, device)
+            progress.validations.append((progress.step, value))
+            log.validation(progress.step, validator.measure, value)
+            if progress.best is None or value > progress.best:
+                progress.best, progress.best_step, progress.without_gain = value, progress.step, 0
+                model.save(out / "best", overwrite=True)
+            else:
+                progress.without_gain += 1
+            return settings.patience is not None and progress.without_gain >= settings.patience
+
+        if not progress.validations:
+            validate()
+        stopped = settings.patience is not None and progress.without_gain >= settings.patience
+        while progress.step < settings.steps and not stopped:
+            step = progress.step
+            model.train()
+            for group in optimiser.param_groups:
+                group["lr"] = learning_rate(settings, step)
+            for part in range(settings.accumulate):
+                batch = training.batch(step * settings.accumulate + part)
+                queries = embed(module, model, training.queries, batch.queries, device)
+                documents = torch.cat([torch.from_numpy(batch.positives), torch.from_numpy(batch.negatives)]).numpy()
+                positives, negatives = embed(module, model, training.documents, documents, device).chunk(2)
+                arguments = _loss_arguments(loss, batch, device)
+                value = loss(queries, positives, negatives, **arguments)
+                fabric.backward(value / settings.accumulate)
+            if settings.clip is not None:
+                fabric.clip_gradients(model, wrapped, max_norm=settings.clip, error_if_nonfinite=False)
+            wrapped.step()
+            wrapped.zero_grad()
+            progress.step += 1
+            log.count(len(batch.queries) * settings.accumulate)
+            if progress.step % settings.log_every == 0 or progress.step in (1, settings.steps):
+                _check(value, positives, step, settings)
+                log.training(
+                    progress.step,
+                    value,
+                    learning_rate(settings, step),
+                    _statistics(loss, queries, positives, negatives, arguments),
+                )
+            if progress.step % settings.validate_every == 0 or progress.step == settings.steps:
+                stopped = validate()
+            progress.seconds = before_stop + time.perf_counter() - started
+            if progress.step % settings.save_every == 0 or progress.step == settings.steps or stopped:
+                precision_state = fabric.strategy.precision.state_dict()
+                save_checkpoint(checkpoint, progress, {"model": model, "loss": loss}, optimiser, precision_state)
+    model.eval()
+    model.save(out / "last", overwrite=True)
+    before = progress.validations[0][1] if progress.validations else None
+    kept = out / ("last" if validator is None else "best")
+    return Fitted(
+        progress.step, before, progress.best, progress.best_step, stopped, progress.seconds, kept, progress.validations
+    )
+
+
+def _precision(settings: FitSettings) -> Any:
+    names = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
+    if settings.precision != "auto":
+        return names[settings.precision]
+    fast = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    return names["bf16" if fast else "32"]
+
+
+def _describe(fabric: Fabric, training: TrainingData, settings: FitSettings) -> str:
+    epochs = settings.steps * settings.accumulate / training.steps_per_epoch
+    return (
+        f"{settings.steps:,} steps of {training.batch_size * settings.accumulate} triplets ({epochs:.2f} epochs of "
+        f"{len(training.triplets):,}) on {fabric.device}, precision {fabric.strategy.precision.precision}"
+    )
+
+
+def _loss_arguments(loss: nn.Module, batch: Any, device: torch.device) -> dict[str, Any]:
+    if isinstance(loss, ContrastiveLoss) and loss.mask_known:
+        ids = (batch.queries, batch.positives, batch.negatives)
+        return {"ids": tuple(torch.from_numpy(rows).to(device) for rows in ids)}
+    if isinstance(loss, MarginLoss) and loss.target == "teacher":
+        if batch.teacher_margin is None:
+            raise InputError('target "teacher" needs scores', do="prepare triplets that have scores")
+        return {"teacher_margin": batch.teacher_margin.to(device)}
+    return {}
+
+
+def _statistics(
+    loss: nn.Module, queries: Tensor, positives: Tensor, negatives: Tensor, arguments: dict[str, Any]
+) -> dict[str, float]:
+    if not isinstance(loss, MarginLoss):
+        loss, arguments = MarginLoss(similarity=getattr(loss, "similarity", "cosine")), {}
+    found = loss.statistics(queries.detach(), positives.detach(), negatives.detach(), **arguments)
+    return {name: float(value) for name, value in found._asdict().items() if name != "loss"}
+
+
+def _check(value: Tensor, positives: Tensor, step: int, settings: FitSettings) -> None:
+    """Stop a run that has gone wrong, and say why."""
+    do = f"use a lower learning rate than {settings.learning_rate:g}, or a longer warm-up"
+    if not math.isfinite(value.item()):
+        raise InputError(f"the loss is {value.item()} at step {step + 1}", do=do)
+    unit = nn.functional.normalize(positives.detach().float(), dim=1)
+    alike = (unit.sum(0).square().sum() - len(unit)) / max(1, len(unit) * (len(unit) - 1))
+    if len(unit) > 1 and alike > COLLAPSED:
+        raise InputError(f"the encoder has collapsed at step {step + 1}: it maps all texts to one vector", do=do)

@@ -1,0 +1,49 @@
+"""Adam as the paper uses it, and learning rates as a function of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from remargin.errors import InputError
+from remargin.training.settings import FitSettings
+
+
+def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings, device: torch.device) -> torch.optim.Optimizer:
+    """Adam with weight decay on matrices only, not on biases and LayerNorm; in 8 bits if asked for."""
+    named = [item for module in modules for item in module.named_parameters() if item[1].requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for _, p in named if p.ndim > 1], "weight_decay": settings.weight_decay},
+        {"params": [p for _, p in named if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if settings.eight_bit:
+        try:
+            import bitsandbytes
+        except ImportError:
+            raise InputError("8-bit optimiser states need bitsandbytes", do="pip install bitsandbytes") from None
+        if device.type != "cuda":
+            raise InputError("8-bit optimiser states need a GPU", do="leave --eight-bit out")
+        optimiser: torch.optim.Optimizer = bitsandbytes.optim.Adam8bit(groups, lr=settings.learning_rate)
+        return optimiser
+    return torch.optim.Adam(groups, lr=settings.learning_rate, fused=device.type == "cuda")
+
+
+def learning_rate(settings: FitSettings, step: int) -> float:
+    """The learning rate of a step, from 0: a linear warm-up, then constant, linear to zero, or gamma per step.
+
+    >>> from remargin.training.settings import fit_settings
+    >>> settings = fit_settings(steps=10, warm_up=0.2, learning_rate=1.0)
+    >>> [round(learning_rate(settings, step), 3) for step in range(10)]
+    [0.5, 1.0, 1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]
+    """
+    warm_up = round(settings.warm_up * settings.steps)
+    if step < warm_up:
+        return settings.learning_rate * (step + 1) / warm_up
+    since = step - warm_up
+    if settings.schedule == "linear":
+        return settings.learning_rate * (1 - since / (settings.steps - warm_up))
+    return settings.learning_rate * (settings.gamma**since if settings.schedule == "exponential" else 1.0)

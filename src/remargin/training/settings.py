@@ -1,0 +1,138 @@
+"""Everything that a training run can be told, and the presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from torch import nn
+
+from remargin.errors import InputError
+from remargin.losses import ContrastiveLoss, MarginLoss, Similarity
+
+Schedule = Literal["constant", "linear", "exponential"]
+Precision = Literal["auto", "32", "bf16", "16"]
+
+
+@dataclass
+class LossSettings:
+    """Which loss: `target` is a number, adaptive, distributed, mean, teacher, or contrastive."""
+
+    target: str = "distributed"
+    in_batch: bool = False
+    error: str = "l2"
+    stop_gradient: bool = False
+    temperature: float = 0.05
+
+    def build(self, similarity: Similarity) -> nn.Module:
+        """The loss for an encoder's similarity.
+
+        >>> LossSettings("0.3", in_batch=True).build("cosine")
+        MarginLoss(target=0.3, in_batch=True, error='l2', similarity='cosine', stop_gradient=False)
+        """
+        try:
+            if self.target == "contrastive":
+                return ContrastiveLoss(self.temperature, similarity=similarity)
+            target: Any = _number(self.target)
+            error: Any = self.error
+            return MarginLoss(target, self.in_batch, error, similarity, self.stop_gradient)
+        except ValueError as error:
+            raise InputError(str(error), do="see `remargin fit --help` for the losses") from None
+
+
+@dataclass
+class FitSettings:
+    """How to train. The defaults were chosen on dev splits; results/defaults.md says how."""
+
+    loss: LossSettings = field(default_factory=LossSettings)
+    steps: int = 400
+    batch_size: int = 64
+    accumulate: int = 1
+    learning_rate: float = 2e-5
+    warm_up: float = 0.1
+    schedule: Schedule = "linear"
+    gamma: float = 0.99999
+    weight_decay: float = 1e-6
+    clip: float | None = 1.0
+    precision: Precision = "auto"
+    eight_bit: bool = False
+    seed: int = 0
+    validate_every: int = 100
+    validation_measure: str = "nDCG@10"
+    validation_depth: int = 100
+    validation_queries: int = 500
+    patience: int | None = None
+    log_every: int = 10
+    save_every: int = 100
+
+    def __post_init__(self) -> None:
+        positive = (
+            "steps",
+            "batch_size",
+            "accumulate",
+            "validation_depth",
+            "validation_queries",
+            "log_every",
+            "save_every",
+        )
+        for name in positive:
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}", do="it must be at least 1")
+        if not self.learning_rate > 0:
+            raise InputError(f"learning_rate is {self.learning_rate}", do="it must be above 0")
+        if not 0 <= self.warm_up < 1:
+            raise InputError(f"warm_up is {self.warm_up}", do="it is a share of the steps, at least 0 and below 1")
+        if self.schedule not in ("constant", "linear", "exponential"):
+            raise InputError(f"unknown schedule {self.schedule!r}", do="use constant, linear or exponential")
+        if self.precision not in ("auto", "32", "bf16", "16"):
+            raise InputError(f"unknown precision {self.precision!r}", do="use auto, 32, bf16 or 16")
+
+
+# The settings that the paper states, and those of its released code.
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "batch_size": 128,
+        "learning_rate": 5e-6 / 128,
+        "warm_up": 0.0,
+        "schedule": "exponential",
+        "gamma": 0.99999,
+        "weight_decay": 1e-6,
+        "clip": None,
+        "validate_every": 500,
+        "patience": 16,
+    },
+    "released": {
+        "batch_size": 128,
+        "learning_rate": 5e-7,
+        "warm_up": 0.0,
+        "schedule": "exponential",
+        "gamma": 0.99999,
+        "weight_decay": 1e-6,
+        "clip": None,
+        "validate_every": 500,
+        "patience": 16,
+    },
+}
+
+
+def fit_settings(preset: str = "default", **overrides: Any) -> FitSettings:
+    """A preset with some settings changed; those of the loss go by their own names. None changes nothing.
+
+    >>> settings = fit_settings("paper", steps=10, target="adaptive")
+    >>> settings.steps, settings.batch_size, settings.loss.target
+    (10, 128, 'adaptive')
+    """
+    if preset not in PRESETS:
+        raise InputError(f"unknown preset {preset!r}", do=f"use {', '.join(PRESETS)}")
+    values = {**PRESETS[preset], **{name: value for name, value in overrides.items() if value is not None}}
+    of_loss = {f.name for f in fields(LossSettings)}
+    loss = LossSettings(**{name: values.pop(name) for name in list(values) if name in of_loss})
+    return FitSettings(loss=loss, **values)
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
