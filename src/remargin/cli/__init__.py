@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from remargin import __version__
-from remargin.cli import info, mine, prepare, search
+from remargin.cli import fit, info, mine, prepare, search
 from remargin.errors import InputError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command("prepare")(prepare.prepare)
 app.command("mine")(mine.mine)
+app.command("fit")(fit.fit)
 app.command("search")(search.search)
 app.command("rerank")(search.rerank)
 app.command("evaluate")(search.evaluate)

@@ -43,6 +43,8 @@ class Log:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if self._live:
             print(file=sys.stderr)
+        for logger in self._fabric.loggers:
+            logger.finalize("success" if kind is None else "failed")
 
     def count(self, triplets: int) -> None:
         """That so many triplets were trained on."""

@@ -23,8 +23,9 @@ from remargin.training.optimiser import learning_rate, make_optimiser
 from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
-# Mean cosine among a batch's positives above which they count as all alike.
+# Mean cosine among a batch's positives: an encoder that comes to this has collapsed; at this, nothing differs any more.
 COLLAPSED = 0.9999
+ALL_THE_SAME = 1 - 1e-7
 
 
 @dataclass
@@ -88,7 +89,7 @@ def fit(
         fabric.strategy.precision.load_state_dict(precision_state)
         say(f"resuming after step {progress.step:,}")
     say(_describe(fabric, training, settings))
-    before_stop, started = progress.seconds, time.perf_counter()
+    before_stop, started, watch = progress.seconds, time.perf_counter(), _Watch(settings)
     with Log(out, fabric, progress.step, settings.steps, say) as log:
 
         def validate() -> bool:
@@ -129,7 +130,7 @@ def fit(
             progress.step += 1
             log.count(len(batch.queries) * settings.accumulate)
             if progress.step % settings.log_every == 0 or progress.step in (1, settings.steps):
-                _check(value, positives, step, settings)
+                watch.check(progress.step, value, positives)
                 log.training(
                     progress.step,
                     value,
@@ -187,12 +188,21 @@ def _statistics(
     return {name: float(value) for name, value in found._asdict().items() if name != "loss"}
 
 
-def _check(value: Tensor, positives: Tensor, step: int, settings: FitSettings) -> None:
-    """Stop a run that has gone wrong, and say why."""
-    do = f"use a lower learning rate than {settings.learning_rate:g}, or a longer warm-up"
-    if not math.isfinite(value.item()):
-        raise InputError(f"the loss is {value.item()} at step {step + 1}", do=do)
-    unit = nn.functional.normalize(positives.detach().float(), dim=1)
-    alike = (unit.sum(0).square().sum() - len(unit)) / max(1, len(unit) * (len(unit) - 1))
-    if len(unit) > 1 and alike > COLLAPSED:
-        raise InputError(f"the encoder has collapsed at step {step + 1}: it maps all texts to one vector", do=do)
+class _Watch:
+    """Stops a run that has gone wrong, and says why."""
+
+    def __init__(self, settings: FitSettings) -> None:
+        self._do = f"use a lower learning rate than {settings.learning_rate:g}, or a longer warm-up"
+        self._limit = COLLAPSED
+
+    def check(self, step: int, loss: Tensor, positives: Tensor) -> None:
+        """Look at a step's loss and vectors."""
+        if not math.isfinite(loss.item()):
+            raise InputError(f"the loss is {loss.item()} at step {step}", do=self._do)
+        unit = nn.functional.normalize(positives.detach().double(), dim=1)
+        pairs = len(unit) * (len(unit) - 1)
+        alike = float((unit.sum(0).square().sum() - len(unit)) / max(1, pairs))
+        if step == 1 and alike > COLLAPSED:
+            self._limit = ALL_THE_SAME  # an encoder without any training starts out like that, and may yet learn
+        if pairs and alike > self._limit:
+            raise InputError(f"the encoder has collapsed at step {step}: it maps all texts to one vector", do=self._do)

@@ -1,0 +1,79 @@
+"""remargin fit: triplets -> model."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from remargin.cli.options import Config, RequiredData
+
+
+def fit(
+    data: RequiredData,
+    model: Annotated[str, typer.Option(help="The encoder to start from: a folder or a Hugging Face name.")],
+    out: Annotated[Path, typer.Option(help="The run's folder: models, metrics, checkpoint, config.")],
+    triplets: Annotated[
+        Path | None, typer.Option(help="Triplets of ids from `remargin mine`; without, they are mined with BM25.")
+    ] = None,
+    preset: Annotated[str, typer.Option(help="default, paper, or released (the paper's code).")] = "default",
+    target: Annotated[
+        str | None,
+        typer.Option(help="distributed, adaptive, mean, teacher, contrastive, or a number: a static margin."),
+    ] = None,
+    in_batch: Annotated[bool | None, typer.Option(help="Use every negative of the batch.")] = None,
+    error: Annotated[str | None, typer.Option(help="l2, l1 or softplus.")] = None,
+    stop_gradient: Annotated[bool | None, typer.Option(help="Hold the target constant.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Of the contrastive loss.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of the optimiser.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Triplets in a batch.")] = None,
+    accumulate: Annotated[int | None, typer.Option(help="Batches in a step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="At its highest.")] = None,
+    warm_up: Annotated[float | None, typer.Option(help="Share of the steps with a rising learning rate.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="constant, linear or exponential.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Of the exponential schedule, per step.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Not on biases and LayerNorm.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Longest gradient.")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, bf16, 16 or 32.")] = None,
+    eight_bit: Annotated[bool | None, typer.Option(help="Optimiser states in 8 bits (needs bitsandbytes).")] = None,
+    seed: Annotated[int | None, typer.Option(help="For everything that is random.")] = None,
+    pooling: Annotated[str, typer.Option(help="auto, cls, cls+linear, cls+pooler or mean.")] = "auto",
+    query_length: Annotated[int | None, typer.Option(help="Longest query, in tokens.")] = None,
+    document_length: Annotated[int | None, typer.Option(help="Longest document, in tokens.")] = None,
+    validation_split: Annotated[
+        str | None, typer.Option(help="Validate on this split; dev if the collection has one.")
+    ] = None,
+    validation_run: Annotated[Path | None, typer.Option(help="The first-stage run to re-rank; BM25's without.")] = None,
+    validation_measure: Annotated[str | None, typer.Option(help="An ir_measures name.")] = None,
+    validation_depth: Annotated[int | None, typer.Option(help="Documents to re-rank for each query.")] = None,
+    validation_queries: Annotated[int | None, typer.Option(help="At most so many queries.")] = None,
+    validate_every: Annotated[int | None, typer.Option(help="Steps.")] = None,
+    patience: Annotated[int | None, typer.Option(help="Stop after so many validations without gain.")] = None,
+    save_every: Annotated[int | None, typer.Option(help="Steps between checkpoints.")] = None,
+    log_every: Annotated[int | None, typer.Option(help="Steps between log lines.")] = None,
+    also: Annotated[str | None, typer.Option(help="Another collection, measured before and after: forgetting.")] = None,
+    tensorboard: Annotated[bool, typer.Option(help="Log for TensorBoard too.")] = False,
+    loggers: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Any Lightning logger: its class and arguments, as in 'lightning_fabric.loggers.CSVLogger name=x'."
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with a run that was stopped.")] = False,
+    config: Config = None,
+) -> None:
+    """Fine-tune an encoder on triplets; the best model by validation is in OUT/best."""
+    from remargin.training.run import RunRequest, start
+    from remargin.training.settings import FitSettings, LossSettings, fit_settings
+
+    given = dict(locals())
+    names = [f.name for f in (*fields(FitSettings), *fields(LossSettings)) if f.name in given]
+    settings = fit_settings(preset, **{name: given[name] for name in names})
+    request = RunRequest(**{f.name: given[f.name] for f in fields(RunRequest)})
+    fitted = start(request, settings, resume)
+    if fitted.best is not None and fitted.before is not None:
+        best = f"{fitted.best:.4f} at step {fitted.best_step}{', stopped early' if fitted.stopped_early else ''}"
+        print(f"{settings.validation_measure}: {fitted.before:.4f} before, {best}")
+    print(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s")

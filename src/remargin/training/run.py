@@ -1,0 +1,183 @@
+"""A whole training run: from a collection to a folder with everything that is needed to trust and repeat it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import platform
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from remargin.data.collection import Collection, open_source
+from remargin.data.prepare import TextSettings, prepare
+from remargin.encoder import BiEncoder
+from remargin.errors import InputError
+from remargin.evaluation.measures import evaluate
+from remargin.evaluation.runs import Run
+from remargin.files import new_file, sha256
+from remargin.mining import MiningSettings, mine
+from remargin.retrieval.search import search
+from remargin.training.loop import Fitted, fit
+from remargin.training.settings import FitSettings
+from remargin.training.validation import Validator
+
+PACKAGES = ("remargin", "torch", "transformers", "tokenizers", "numpy", "pytorch-lightning")
+
+
+@dataclass
+class RunRequest:
+    """What to train on what, and where to put it."""
+
+    data: str
+    model: str
+    out: Path
+    triplets: Path | None = None
+    pooling: str = "auto"
+    query_length: int | None = None
+    document_length: int | None = None
+    validation_split: str | None = None
+    validation_run: Path | None = None
+    also: str | None = None
+    tensorboard: bool = False
+    loggers: list[str] | None = None
+
+
+def start(
+    request: RunRequest, settings: FitSettings, resume: bool = False, say: Callable[[str], None] = print
+) -> Fitted:
+    """Mine, prepare, train, and measure; or go on with a run of the same settings that was stopped.
+
+    out/
+      config.yaml     what was asked for, the seed, versions, and hashes of the input
+      triplets.tsv    what was mined, if no triplets were given
+      data/           what `prepare` made of collection and triplets
+      metrics.csv     loss, its two parts, margins, targets, speed, validations
+      best/ last/     models
+      report.json     what came of it
+    """
+    out = request.out
+    asked = {**{name: _plain(value) for name, value in asdict(request).items()}, "settings": asdict(settings)}
+    _claim(out, asked, resume)
+    options: Any = {"query_length": request.query_length, "document_length": request.document_length}
+    model = BiEncoder.from_pretrained(request.model, pooling=request.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
+    if not (out / "data").exists():
+        _prepare(request, model, settings, say)
+    _write_config(out, asked)
+    validator = _validator(request, settings, say)
+    also = None if request.also is None else Collection.load(request.also, "test", skip_bad=True)
+    before = None if also is None else _measure(model, also, settings.validation_measure)
+    wanted = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if request.tensorboard else []
+    loggers = [_logger(text, out) for text in [*wanted, *(request.loggers or [])]]
+    fitted = fit(model, out / "data", out, None, settings, validator, loggers, resume, say)
+    report: dict[str, Any] = {**asdict(fitted), "model": str(fitted.model)}
+    if also is not None and before is not None:
+        after = _measure(BiEncoder.from_pretrained(fitted.model), also, settings.validation_measure)
+        report["also"] = {
+            "data": request.also,
+            "measure": settings.validation_measure,
+            "before": before,
+            "after": after,
+        }
+        say(f"{request.also}: {settings.validation_measure} {before:.4f} before, {after:.4f} after")
+    with new_file(out / "report.json", overwrite=True) as file:
+        file.write(json.dumps(report, indent=1).encode())
+    return fitted
+
+
+def _logger(text: str, out: Path) -> Any:
+    """A Lightning logger from its class and arguments; where to log is the run's folder, if it wants to know."""
+    path, *arguments = shlex.split(text)
+    module, _, name = path.rpartition(".")
+    options: dict[str, Any] = dict(argument.partition("=")[::2] for argument in arguments)
+    try:
+        kind = getattr(importlib.import_module(module), name)
+        for place in ("root_dir", "save_dir"):
+            if place in inspect.signature(kind).parameters:
+                options.setdefault(place, str(out))
+        return kind(**options)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise InputError(f"cannot make logger {text!r} ({error})", do="name a class and its arguments") from None
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _claim(out: Path, asked: dict[str, Any], resume: bool) -> None:
+    """A run's folder is new, or it is the same run's and it is to go on."""
+    config = out / "config.yaml"
+    if not out.exists() or not any(out.iterdir()):
+        return
+    if not resume:
+        raise InputError("already exists", file=out, do="choose another place, or go on with that run (--resume)")
+    if not config.exists():
+        return  # it was stopped before it began to train
+    before = yaml.safe_load(config.read_text(encoding="utf-8"))["asked"]
+    changed = [name for name in asked if before.get(name) != json.loads(json.dumps(asked[name]))]
+    if changed:
+        problem = f"the run was started with other settings: {', '.join(changed)}"
+        raise InputError(problem, file=config, do="resume with the same settings, or start another run")
+
+
+def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: Callable[[str], None]) -> None:
+    triplets = request.triplets
+    if triplets is None:
+        triplets = request.out / "triplets.tsv"
+        if not triplets.exists():
+            mined = mine(Collection.load(request.data, "train"), triplets, MiningSettings(seed=settings.seed))
+            say(f"mined {mined.triplets:,} triplets for {mined.queries:,} queries with BM25")
+    lengths = TextSettings(model.query_length, model.document_length, model.query_prefix, model.document_prefix)
+    report = prepare(request.data, request.model, request.out / "data", triplets, lengths)
+    say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")
+    for what, count in report.notes.items():
+        if what.startswith("WARNING"):
+            say(f"{what}: {count:,}")
+
+
+def _validator(request: RunRequest, settings: FitSettings, say: Callable[[str], None]) -> Validator | None:
+    """On dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
+    data = request.out / "data"
+    if request.validation_split is None and "dev" not in open_source(data).splits():
+        if settings.patience is not None:
+            do = "name a split to stop on with --validation-split, but not the one that you will report"
+            raise InputError("patience needs a dev split, and there is none", file=request.data, do=do)
+        say("no dev split: training without validation")
+        return None
+    run = None if request.validation_run is None else Run.load(request.validation_run)
+    return Validator(data, request.validation_split or "dev", settings, run)
+
+
+def _measure(model: BiEncoder, collection: Collection, measure: str) -> float:
+    return evaluate(search(collection, "exact", model), collection.qrels, [measure]).means[measure]
+
+
+def _write_config(out: Path, asked: dict[str, Any]) -> None:
+    if (out / "config.yaml").exists():
+        return
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    header = json.loads((out / "data" / "remargin.json").read_text(encoding="utf-8"))
+    triplets = json.loads((out / "data" / "triplets" / "header.json").read_text(encoding="utf-8"))
+    content = {
+        "command": " ".join(sys.argv),
+        "asked": json.loads(json.dumps(asked)),
+        "versions": versions,
+        "sha256": {**header["sha256"], **{f"triplets/{n}": h for n, h in triplets["sha256"].items()}},
+    }
+    if Path(asked["model"]).is_dir():
+        weights = sorted(Path(asked["model"]).glob("*.safetensors"))
+        content["sha256"] |= {f"model/{path.name}": sha256(path) for path in weights}
+    with new_file(out / "config.yaml") as file:
+        file.write(yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode())

@@ -1,0 +1,365 @@
+"""Training: the loop against a plain one, resuming, early stopping, and what goes wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from remargin import BiEncoder, Collection, InputError, MarginLoss
+from remargin.data.prepare import TextSettings, prepare
+from remargin.data.shuffle import Shuffle
+from remargin.evaluation.runs import Run
+from remargin.mining import MiningSettings, mine
+from remargin.training.batches import TrainingData, embed
+from remargin.training.loop import fit
+from remargin.training.optimiser import learning_rate, make_optimiser
+from remargin.training.run import RunRequest, start
+from remargin.training.settings import PRESETS, FitSettings, fit_settings
+from remargin.training.validation import Validator
+
+
+def silent(line: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A collection that can be learned: a query and its document share a made-up word."""
+    folder = tmp_path_factory.mktemp("beir")
+    (folder / "qrels").mkdir()
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefgh", k=4)) for _ in range(60)]
+    documents = [
+        {"_id": f"d{i}", "text": f"the value of {word} in {' '.join(rng.sample(words, 2))}"}
+        for i, word in enumerate(words)
+    ]
+    queries = [{"_id": f"q{i}", "text": f"how is {word}"} for i, word in enumerate(words)]
+    for name, records in {"corpus": documents, "queries": queries}.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    for split, rows in {"train": range(40), "dev": range(40, 50), "test": range(50, 60)}.items():
+        (folder / "qrels" / f"{split}.tsv").write_text("".join(f"q{i}\td{i}\t1\n" for i in rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prepared(beir: Path, tiny_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
+    mine(Collection.load(beir, "train"), folder / "t.tsv", MiningSettings(triplets=3))
+    prepare(beir, tiny_model("bert"), folder / "data", folder / "t.tsv", TextSettings(30, 64))
+    return folder / "data"
+
+
+@pytest.fixture
+def model(tiny_model: Any) -> BiEncoder:
+    return BiEncoder.from_pretrained(tiny_model("bert"))
+
+
+def settings(**options: Any) -> FitSettings:
+    defaults = {
+        "steps": 6,
+        "batch_size": 8,
+        "learning_rate": 1e-3,
+        "precision": "32",
+        "log_every": 2,
+        "validate_every": 3,
+    }
+    return fit_settings(**{**defaults, **options})
+
+
+def test_the_loop_is_a_plain_loop(prepared: Path, tiny_model: Any, tmp_path: Path) -> None:
+    """The same losses and vectors as a loop written from scratch: one text at a time, torch's Adam, no dropout."""
+    model, plain = (BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean") for _ in range(2))
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    chosen = settings(steps=5, warm_up=0.4, weight_decay=0.1, clip=0.5, log_every=1)
+    fit(model, prepared, tmp_path / "run", settings=chosen, say=silent)
+    data = TrainingData(prepared, 8, seed=0)
+    decayed = [p for p in plain.parameters() if p.requires_grad and p.ndim > 1]
+    others = [p for p in plain.parameters() if p.requires_grad and p.ndim <= 1]
+    optimiser = torch.optim.Adam([{"params": decayed, "weight_decay": 0.1}, {"params": others}])
+    losses = []
+    order = Shuffle(len(data.triplets), 0, 0)(np.arange(len(data.triplets)))
+    for step, rate in enumerate([0.5e-3, 1e-3, 1e-3, 2e-3 / 3, 1e-3 / 3]):
+        rows = data.triplets.take(order[step * 8 : step * 8 + 8])
+        vectors = []
+        for store, wanted in (
+            (data.queries, rows.queries),
+            (data.documents, rows.positives),
+            (data.documents, rows.negatives[:, 0]),
+        ):
+            texts = [store.take([row]).ids.astype(np.int64) for row in wanted]
+            vectors.append(torch.cat([plain(torch.from_numpy(t)[None], torch.ones(1, len(t))) for t in texts]))
+        loss = MarginLoss("distributed")(*vectors)
+        loss.backward()
+        losses.append(loss.item())
+        torch.nn.utils.clip_grad_norm_([p for p in plain.parameters() if p.grad is not None], 0.5)
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        optimiser.step()
+        optimiser.zero_grad()
+    with open(tmp_path / "run" / "metrics.csv", newline="") as file:
+        assert [float(row["loss"]) for row in csv.DictReader(file)] == pytest.approx(losses, rel=1e-3)
+    assert max(losses) > min(losses) * 1.05
+    texts = ["the value of abcd", "how is it"]
+    np.testing.assert_allclose(model.encode_documents(texts), plain.encode_documents(texts), atol=2e-3)
+
+
+def test_embedding_in_parts_keeps_the_order(model: BiEncoder, prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = TrainingData(prepared, 8, seed=0)
+    rows = np.array([7, 3, 3, 59, 0, 22, 41])
+    whole = embed(model, model, data.documents, rows, torch.device("cpu"))
+    monkeypatch.setattr("remargin.training.batches.CPU_TEXTS_AT_ONCE", 2)
+    torch.testing.assert_close(embed(model, model, data.documents, rows, torch.device("cpu")), whole, atol=1e-5, rtol=0)
+
+
+def test_an_epoch_has_every_triplet_once_and_the_next_another_order(prepared: Path) -> None:
+    data = TrainingData(prepared, 8, seed=0)
+    epochs = []
+    for epoch in range(2):
+        batches = [data.batch(epoch * data.steps_per_epoch + i) for i in range(data.steps_per_epoch)]
+        epochs.append([tuple(row) for b in batches for row in np.stack(b[:3], 1)])
+    assert len(epochs[0]) == len(data.triplets) == 120
+    assert sorted(epochs[0]) == sorted(epochs[1])
+    assert epochs[0] != epochs[1]
+
+
+def test_several_negatives_take_turns_and_scores_become_margins(tiny_model: Any, tmp_path: Path) -> None:
+    rows = [
+        {"query": f"q {i}", "positive": f"p {i}", "negatives": ["n 0", "n 1"], "scores": [5, 3, 1]} for i in range(4)
+    ]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl")
+    data = TrainingData(tmp_path / "data", 4, seed=0)
+    first, second = data.batch(0), data.batch(1)
+    assert len({*first.negatives}) == len({*second.negatives}) == 1
+    assert first.negatives[0] != second.negatives[0]
+    assert first.teacher_margin is not None
+    assert second.teacher_margin is not None
+    assert first.teacher_margin.tolist() == [2.0] * 4
+    assert second.teacher_margin.tolist() == [4.0] * 4
+    model = BiEncoder.from_pretrained(tiny_model("bert"), document_length=64)
+    with pytest.raises(InputError, match="made with length 200, not 64"):
+        fit(model, tmp_path / "data", tmp_path / "run", settings=settings(target="teacher"), say=silent)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_runs_a_step(preset: str, model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    fitted = fit(model, prepared, tmp_path / "run", settings=fit_settings(preset, steps=1, precision="32"), say=silent)
+    assert fitted.steps == 1
+    assert any(not torch.equal(before[name], p) for name, p in model.named_parameters())
+
+
+def test_presets_are_what_the_paper_and_its_code_say() -> None:
+    paper, released = fit_settings("paper"), fit_settings("released")
+    assert paper.learning_rate == pytest.approx(3.9e-8, rel=0.01)
+    assert released.learning_rate == 5e-7
+    for preset in (paper, released):
+        assert (preset.batch_size, preset.weight_decay, preset.gamma, preset.patience) == (128, 1e-6, 0.99999, 16)
+        assert preset.validate_every == 500
+        assert learning_rate(preset, 0) == preset.learning_rate
+        assert learning_rate(preset, 1000) == pytest.approx(preset.learning_rate * 0.99999**1000)
+
+
+@pytest.mark.parametrize("target", ["0.3", "adaptive", "distributed", "mean", "contrastive"])
+def test_every_loss_trains(target: str, model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
+    chosen = settings(target=target, steps=30, log_every=1, learning_rate=3e-3)
+    fit(model, prepared, tmp_path / "run", settings=chosen, say=silent)
+    with open(tmp_path / "run" / "metrics.csv", newline="") as file:
+        losses = [float(row["loss"]) for row in csv.DictReader(file)]
+    assert len(losses) == 30
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+
+
+def test_training_makes_the_encoder_better(tiny_model: Any, prepared: Path, tmp_path: Path) -> None:
+    chosen = settings(steps=120, target="contrastive", learning_rate=3e-3, validate_every=40)
+    model = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
+    collection = Collection.load(prepared, "train")
+    everything = Run.of({query: dict.fromkeys(collection.documents, 1.0) for query in collection.queries})
+    validator = Validator(prepared, "train", chosen, everything)
+    fitted = fit(model, prepared, tmp_path / "run", settings=chosen, validator=validator, say=silent)
+    assert fitted.before is not None
+    assert fitted.best is not None
+    assert fitted.best > fitted.before + 0.1
+    again = BiEncoder.from_pretrained(fitted.model)
+    assert validator(again, again, torch.device("cpu")) == pytest.approx(fitted.best, abs=1e-6)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return safetensors.torch.load_file(folder / "last" / "model.safetensors")
+
+
+ARGUMENTS = ["--steps", "60", "--batch-size", "8", "--precision", "32", "--save-every", "7", "--validate-every", "10"]
+
+
+def test_killed_at_random_steps_and_resumed_it_ends_with_the_same_weights(
+    beir: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    """A real kill -9, three times, against a run that nobody disturbed: equal bit for bit, dropout included."""
+    model = tiny_model("bert")
+    command = [sys.executable, "-m", "remargin", "fit", "--data", str(beir), "--model", str(model), *ARGUMENTS]
+    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, capture_output=True)
+    rng, kills = random.Random(time.time_ns()), []
+    metrics = tmp_path / "broken" / "metrics.csv"
+
+    def step() -> int:
+        lines = metrics.read_text().splitlines() if metrics.exists() else []
+        return int(lines[-1].split(",")[0]) if len(lines) > 1 else -1
+
+    for low in (2, 20, 38):
+        target = low + rng.randrange(15)
+        process = subprocess.Popen(
+            [*command, "--out", str(tmp_path / "broken"), "--resume", "--log-every", "1"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        while process.poll() is None and step() < target:
+            time.sleep(0.002)
+        assert process.poll() is None, "it ended before it could be killed"
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        kills.append(step())
+    assert len(set(kills)) == 3
+    subprocess.run(
+        [*command, "--out", str(tmp_path / "broken"), "--resume", "--log-every", "1"], check=True, capture_output=True
+    )
+    whole, broken = weights(tmp_path / "whole"), weights(tmp_path / "broken")
+    assert whole.keys() == broken.keys()
+    for name, tensor in whole.items():
+        assert torch.equal(tensor, broken[name]), (name, kills)
+    reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "broken")]
+    assert reports[0]["validations"] == reports[1]["validations"]
+    with open(metrics, newline="") as file:
+        steps = [int(row["step"]) for row in csv.DictReader(file) if row["loss"]]
+    assert steps == list(range(1, 61))
+
+
+def test_early_stopping_on_a_metric_that_falls(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
+    values = iter([0.5, 0.6, 0.4, 0.3, 0.2, 0.1, 0.0])
+
+    class Falling:
+        measure = "nDCG@10"
+
+        def __call__(self, *_: Any) -> float:
+            return next(values)
+
+    chosen = settings(steps=60, validate_every=2, patience=3)
+    fitted = fit(model, prepared, tmp_path / "run", settings=chosen, validator=Falling(), say=silent)  # type: ignore[arg-type]
+    assert fitted.stopped_early
+    assert (fitted.steps, fitted.best, fitted.best_step) == (8, 0.6, 2)
+    best, last = (safetensors.torch.load_file(tmp_path / "run" / n / "model.safetensors") for n in ("best", "last"))
+    assert any(not torch.equal(best[name], last[name]) for name in best)
+
+
+def test_a_loss_that_is_not_a_number_stops_with_a_reason(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"the loss is nan at step .*; use a lower learning rate than 1e\+30"):
+        fit(model, prepared, tmp_path / "run", settings=settings(learning_rate=1e30, clip=None, warm_up=0), say=silent)
+
+
+def test_a_collapsed_encoder_stops_with_a_reason(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
+    with torch.no_grad():
+        model.backbone.encoder.layer[-1].output.LayerNorm.weight.zero_()
+        model.backbone.encoder.layer[-1].output.LayerNorm.bias.fill_(1.0)
+    with pytest.raises(InputError, match="the encoder has collapsed at step 1"):
+        fit(model, prepared, tmp_path / "run", settings=settings(), say=silent)
+
+
+def test_accumulation_is_the_mean_of_its_batches(prepared: Path, tiny_model: Any, tmp_path: Path) -> None:
+    found = []
+    for options in ({"batch_size": 8, "accumulate": 2, "steps": 1}, {"batch_size": 8, "steps": 1}):
+        model = BiEncoder.from_pretrained(tiny_model("bert"))
+        fit(model, prepared, tmp_path / str(len(found)), settings=settings(**options), say=silent)
+        found.append(model.state_dict())
+    assert any(not torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def test_biases_and_layer_norms_are_not_decayed(model: BiEncoder) -> None:
+    optimiser = make_optimiser([model], settings(weight_decay=0.5), torch.device("cpu"))
+    decayed = {id(p) for group in optimiser.param_groups if group["weight_decay"] for p in group["params"]}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            assert (id(parameter) in decayed) == (not ("bias" in name or "LayerNorm" in name)), name
+
+
+@pytest.mark.parametrize("options", [{"eight_bit": True}])
+def test_eight_bits_need_their_package_and_a_gpu(options: dict[str, Any], model: BiEncoder) -> None:
+    with pytest.raises(InputError, match="8-bit optimiser states need"):
+        make_optimiser([model], settings(**options), torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "steps is 0; it must be at least 1"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0"),
+        ({"warm_up": 1.0}, "warm_up is 1.0"),
+        ({"schedule": "cosine"}, "unknown schedule 'cosine'"),
+        ({"precision": "8"}, "unknown precision '8'"),
+        ({"preset": "best"}, "unknown preset 'best'; use default, paper, released"),
+    ],
+)
+def test_wrong_settings_are_one_clear_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fit_settings(**options)
+
+
+def test_a_wrong_target_is_one_clear_line() -> None:
+    with pytest.raises(InputError, match="target='adaptve': must be one of"):
+        fit_settings(target="adaptve").loss.build("cosine")
+
+
+def test_a_run_folder_holds_what_is_needed_to_repeat_it(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    import yaml
+
+    request = RunRequest(
+        str(beir), str(tiny_model("bert")), tmp_path / "run", also=str(beir),
+        loggers=["lightning_fabric.loggers.CSVLogger name=theirs"], tensorboard=True,
+    )  # fmt: skip
+    start(request, settings(), say=silent)
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert config["asked"]["settings"]["seed"] == 0
+    assert {"corpus.jsonl.gz", "triplets/rows.bin", "model/model.safetensors"} <= set(config["sha256"])
+    assert config["versions"]["torch"]
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert len(report["validations"]) == 3
+    assert report["also"]["before"] >= 0
+    assert (tmp_path / "run" / "best" / "modules.json").is_file()
+    assert list((tmp_path / "run" / "tensorboard").rglob("events.*"))
+    assert list((tmp_path / "run" / "theirs").rglob("metrics.csv"))
+    with pytest.raises(InputError, match=r"already exists; .*--resume"):
+        start(request, settings(), say=silent)
+    with pytest.raises(InputError, match="the run was started with other settings: settings"):
+        start(request, settings(learning_rate=2e-3), resume=True, say=silent)
+    request.loggers = ["nobody.Logger"]
+    with pytest.raises(InputError, match="other settings: loggers"):
+        start(request, settings(), resume=True, say=silent)
+
+
+def test_the_reported_split_is_not_taken_for_stopping_unasked(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    shutil.copytree(beir, tmp_path / "nodev")
+    (tmp_path / "nodev" / "qrels" / "dev.tsv").unlink()
+    request = RunRequest(str(tmp_path / "nodev"), str(tiny_model("bert")), tmp_path / "a")
+    with pytest.raises(
+        InputError, match=r"patience needs a dev split, and there is none; .* not the one that you will"
+    ):
+        start(request, settings(patience=2), say=silent)
+    lines: list[str] = []
+    fitted = start(RunRequest(request.data, request.model, tmp_path / "b"), settings(), say=lines.append)
+    assert "no dev split: training without validation" in lines
+    assert fitted.best is None
+    by_name = RunRequest(request.data, request.model, tmp_path / "c", validation_split="test")
+    assert start(by_name, settings(patience=2), say=silent).best is not None
