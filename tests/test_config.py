@@ -49,12 +49,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_the_example_configs_are_valid() -> None:
     import inspect
 
-    from remargin.cli.prepare import prepare
+    from remargin.cli import fit, prepare
 
+    verbs = {"fit": fit.fit, "prepare": prepare.prepare}
     examples = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
     assert examples
     for example in examples:
         verb = example.read_text().splitlines()[0].split()[2]
-        assert verb == "prepare"
-        settings = read_config(example, list(inspect.signature(prepare).parameters))
+        settings = read_config(example, list(inspect.signature(verbs[verb]).parameters))
         assert settings == {k.replace("-", "_"): v for k, v in yaml.safe_load(example.read_text()).items()}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import json
 import re
 from pathlib import Path
 
@@ -19,6 +22,35 @@ def test_every_figure_in_the_table_stands_in_results() -> None:
         assert f"| distributed {row}" in (ROOT / "results" / machines[machine]).read_text()
     [(direct, moments)] = re.findall(r"takes ([\d,]+) MB beyond inputs and gradients, the moments ([\d,]+) MB", README)
     assert f"| distributed | {direct} | {moments} |" in (ROOT / "results" / "losses-h200.md").read_text()
+
+
+def test_the_demo_table_is_the_demos() -> None:
+    metrics = json.loads((ROOT / "results" / "demo.json").read_text())
+    for name, label in {"bm25": "BM25", "before": "before", "after": "after", "gain": "gain, paired"}.items():
+        cells = (metrics[name][measure] for measure in ("nDCG@10", "R@100", "RR"))
+        row = " | ".join(f"{c['mean']:.3f} ({c['low']:.3f} to {c['high']:.3f})" for c in cells)
+        assert f"| {label} | {row} |" in README
+    assert metrics["gain"]["nDCG@10"]["mean"] >= 0.02
+    assert metrics["gain"]["nDCG@10"]["low"] > 0
+    assert metrics["seconds"] < 600
+
+
+def test_the_table_of_losses_stands_in_results() -> None:
+    collections = ("medquad", "squadmix", "scifact")
+    found: dict[str, list[str]] = {}
+    for name in collections:
+        for line in (ROOT / "results" / "variants" / f"{name}.md").read_text().splitlines():
+            cells = [cell.strip() for cell in line.split("|")]
+            if cells[1:2] == [name]:
+                found.setdefault(cells[2], []).append(cells[6].split(" ")[0])
+    assert len(found) == 10
+    for loss, values in found.items():
+        assert f"| {loss} | {' | '.join(values)} |" in README
+        for name, value in zip(collections, values, strict=True):
+            file = f"{name}-{loss.replace(', ', '-').replace(' ', '-')}.csv.gz"
+            with gzip.open(ROOT / "results" / "variants" / "per-query" / file, "rt", newline="") as rows:
+                scores = [float(row["nDCG@10"]) for row in csv.DictReader(rows)]
+            assert sum(scores) / len(scores) == pytest.approx(float(value), abs=5.1e-4)
 
 
 def test_the_files_it_links_to_are_there() -> None:

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from remargin.data.triplets import Triplets
     from remargin.encoder import BiEncoder
     from remargin.errors import InputError
+    from remargin.evaluation.measures import evaluate
+    from remargin.evaluation.runs import Run
     from remargin.losses import ContrastiveLoss, MarginLoss
+    from remargin.retrieval.search import search
+    from remargin.training.loop import fit
 
 __version__ = "0.1.0"
 
@@ -27,10 +31,25 @@ _HOMES = {
     "ContrastiveLoss": "remargin.losses",
     "InputError": "remargin.errors",
     "MarginLoss": "remargin.losses",
+    "Run": "remargin.evaluation.runs",
     "Triplets": "remargin.data.triplets",
+    "evaluate": "remargin.evaluation.measures",
+    "fit": "remargin.training.loop",
+    "search": "remargin.retrieval.search",
 }
 
-__all__ = ["BiEncoder", "Collection", "ContrastiveLoss", "InputError", "MarginLoss", "Triplets"]
+__all__ = [
+    "BiEncoder",
+    "Collection",
+    "ContrastiveLoss",
+    "InputError",
+    "MarginLoss",
+    "Run",
+    "Triplets",
+    "evaluate",
+    "fit",
+    "search",
+]
 
 
 def __getattr__(name: str) -> Any:

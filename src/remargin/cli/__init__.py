@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from remargin import __version__
-from remargin.cli import fit, info, mine, prepare, search
+from remargin.cli import demo, fit, info, mine, prepare, search
 from remargin.errors import InputError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
 app.command("mine")(mine.mine)
 app.command("fit")(fit.fit)

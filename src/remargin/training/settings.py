@@ -48,7 +48,7 @@ class FitSettings:
     steps: int = 400
     batch_size: int = 64
     accumulate: int = 1
-    learning_rate: float = 2e-5
+    learning_rate: float = 1e-4
     warm_up: float = 0.1
     schedule: Schedule = "linear"
     gamma: float = 0.99999
