@@ -349,6 +349,21 @@ def test_a_run_folder_holds_what_is_needed_to_repeat_it(beir: Path, tiny_model: 
         start(request, settings(), resume=True, say=silent)
 
 
+def test_prepared_triplets_are_trained_on_as_they_are(tiny_model: Any, tmp_path: Path) -> None:
+    """The way for texts with a teacher's scores: prepare, then fit on that folder."""
+    rows = ({"query": f"q {i}", "positive": f"p {i}", "negative": f"n {i}", "scores": [3, i % 3]} for i in range(16))
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl", TextSettings(30, 64))
+    request = RunRequest(str(tmp_path / "data"), str(tiny_model("bert")), tmp_path / "run")
+    lines: list[str] = []
+    fitted = start(request, settings(target="teacher"), say=lines.append)
+    assert fitted.steps == 6
+    assert not (tmp_path / "run" / "triplets.tsv").exists()
+    assert (tmp_path / "run" / "last" / "modules.json").is_file()
+    with pytest.raises(InputError, match="made with length 64, not 32"):
+        start(RunRequest(request.data, request.model, tmp_path / "b", document_length=32), settings(), say=lines.append)
+
+
 def test_the_reported_split_is_not_taken_for_stopping_unasked(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
     shutil.copytree(beir, tmp_path / "nodev")
     (tmp_path / "nodev" / "qrels" / "dev.tsv").unlink()

@@ -16,7 +16,10 @@ def fit(
     model: Annotated[str, typer.Option(help="The encoder to start from: a folder or a Hugging Face name.")],
     out: Annotated[Path, typer.Option(help="The run's folder: models, metrics, checkpoint, config.")],
     triplets: Annotated[
-        Path | None, typer.Option(help="Triplets of ids from `remargin mine`; without, they are mined with BM25.")
+        Path | None,
+        typer.Option(
+            help="Triplets of ids, as from `remargin mine`; without, those that `prepare` put there, or BM25's."
+        ),
     ] = None,
     preset: Annotated[str, typer.Option(help="default, paper, or released (the paper's code).")] = "default",
     target: Annotated[

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
@@ -118,7 +119,7 @@ def fit(
             for part in range(settings.accumulate):
                 batch = training.batch(step * settings.accumulate + part)
                 queries = embed(module, model, training.queries, batch.queries, device)
-                documents = torch.cat([torch.from_numpy(batch.positives), torch.from_numpy(batch.negatives)]).numpy()
+                documents = np.concatenate([batch.positives, batch.negatives])
                 positives, negatives = embed(module, model, training.documents, documents, device).chunk(2)
                 arguments = _loss_arguments(loss, batch, device)
                 value = loss(queries, positives, negatives, **arguments)
@@ -129,8 +130,11 @@ def fit(
             wrapped.zero_grad()
             progress.step += 1
             log.count(len(batch.queries) * settings.accumulate)
-            if progress.step % settings.log_every == 0 or progress.step in (1, settings.steps):
+            to_save = progress.step % settings.save_every == 0 or progress.step == settings.steps
+            to_log = progress.step % settings.log_every == 0 or progress.step in (1, settings.steps)
+            if to_log or to_save:
                 watch.check(progress.step, value, positives)
+            if to_log:
                 log.training(
                     progress.step,
                     value,
@@ -140,7 +144,7 @@ def fit(
             if progress.step % settings.validate_every == 0 or progress.step == settings.steps:
                 stopped = validate()
             progress.seconds = before_stop + time.perf_counter() - started
-            if progress.step % settings.save_every == 0 or progress.step == settings.steps or stopped:
+            if to_save or stopped:
                 precision_state = fabric.strategy.precision.state_dict()
                 save_checkpoint(checkpoint, progress, {"model": model, "loss": loss}, optimiser, precision_state)
     model.eval()

@@ -68,15 +68,16 @@ def start(
     _claim(out, asked, resume)
     options: Any = {"query_length": request.query_length, "document_length": request.document_length}
     model = BiEncoder.from_pretrained(request.model, pooling=request.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
-    if not (out / "data").exists():
+    data = _training_folder(request)
+    if not data.exists():
         _prepare(request, model, settings, say)
-    _write_config(out, asked)
-    validator = _validator(request, settings, say)
+    _write_config(out, data, asked)
+    validator = _validator(request, data, settings, say)
     also = None if request.also is None else Collection.load(request.also, "test", skip_bad=True)
     before = None if also is None else _measure(model, also, settings.validation_measure)
     wanted = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if request.tensorboard else []
     loggers = [_logger(text, out) for text in [*wanted, *(request.loggers or [])]]
-    fitted = fit(model, out / "data", out, None, settings, validator, loggers, resume, say)
+    fitted = fit(model, data, out, None, settings, validator, loggers, resume, say)
     report: dict[str, Any] = {**asdict(fitted), "model": str(fitted.model)}
     if also is not None and before is not None:
         after = _measure(BiEncoder.from_pretrained(fitted.model), also, settings.validation_measure)
@@ -127,6 +128,12 @@ def _claim(out: Path, asked: dict[str, Any], resume: bool) -> None:
         raise InputError(problem, file=config, do="resume with the same settings, or start another run")
 
 
+def _training_folder(request: RunRequest) -> Path:
+    """What to train on: the collection itself, if `prepare` wrote it with triplets and no others are given."""
+    ready = request.triplets is None and (Path(request.data) / "triplets").is_dir()
+    return Path(request.data) if ready else request.out / "data"
+
+
 def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: Callable[[str], None]) -> None:
     triplets = request.triplets
     if triplets is None:
@@ -142,9 +149,8 @@ def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: 
             say(f"{what}: {count:,}")
 
 
-def _validator(request: RunRequest, settings: FitSettings, say: Callable[[str], None]) -> Validator | None:
+def _validator(request: RunRequest, data: Path, settings: FitSettings, say: Callable[[str], None]) -> Validator | None:
     """On dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
-    data = request.out / "data"
     if request.validation_split is None and "dev" not in open_source(data).splits():
         if settings.patience is not None:
             do = "name a split to stop on with --validation-split, but not the one that you will report"
@@ -159,7 +165,7 @@ def _measure(model: BiEncoder, collection: Collection, measure: str) -> float:
     return evaluate(search(collection, "exact", model), collection.qrels, [measure]).means[measure]
 
 
-def _write_config(out: Path, asked: dict[str, Any]) -> None:
+def _write_config(out: Path, data: Path, asked: dict[str, Any]) -> None:
     if (out / "config.yaml").exists():
         return
     versions = {"python": platform.python_version()}
@@ -168,8 +174,8 @@ def _write_config(out: Path, asked: dict[str, Any]) -> None:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = "not installed"
-    header = json.loads((out / "data" / "remargin.json").read_text(encoding="utf-8"))
-    triplets = json.loads((out / "data" / "triplets" / "header.json").read_text(encoding="utf-8"))
+    header = json.loads((data / "remargin.json").read_text(encoding="utf-8"))
+    triplets = json.loads((data / "triplets" / "header.json").read_text(encoding="utf-8"))
     content = {
         "command": " ".join(sys.argv),
         "asked": json.loads(json.dumps(asked)),
