@@ -12,7 +12,6 @@ from pathlib import Path
 
 import torch
 
-from remargin.demo import _precision
 from remargin.training.run import RunRequest, start
 from remargin.training.settings import fit_settings
 
@@ -21,7 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", nargs="+", required=True)
-    parser.add_argument("--warm-ups", nargs="+", type=float, default=[0.0, 0.1, 0.3])
+    parser.add_argument("--warm-ups", nargs="+", type=float, default=[0.0, 0.1])
     parser.add_argument("--steps", type=int, default=25)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--document-length", type=int, default=128)
@@ -35,9 +34,8 @@ def main() -> None:
                 steps=options.steps,
                 batch_size=options.batch_size,
                 warm_up=warm_up,
-                precision=_precision(),
                 validate_every=options.steps,
-                validation_queries=200,
+                validation_queries=100,
                 validation_depth=20,
                 save_every=options.steps,
             )

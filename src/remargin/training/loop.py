@@ -21,7 +21,7 @@ from remargin.training.batches import TrainingData, embed
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.training.log import Log
 from remargin.training.optimiser import learning_rate, make_optimiser
-from remargin.training.settings import FitSettings
+from remargin.training.settings import FitSettings, fast_precision
 from remargin.training.validation import Validator
 
 # Mean cosine among a batch's positives: an encoder that comes to this has collapsed; at this, nothing differs any more.
@@ -158,10 +158,7 @@ def fit(
 
 def _precision(settings: FitSettings) -> Any:
     names = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
-    if settings.precision != "auto":
-        return names[settings.precision]
-    fast = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    return names["bf16" if fast else "32"]
+    return names[fast_precision() if settings.precision == "auto" else settings.precision]
 
 
 def _describe(fabric: Fabric, training: TrainingData, settings: FitSettings) -> str:
