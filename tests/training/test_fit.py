@@ -279,12 +279,18 @@ def test_a_collapsed_encoder_stops_with_a_reason(model: BiEncoder, prepared: Pat
 
 
 def test_accumulation_is_the_mean_of_its_batches(prepared: Path, tiny_model: Any, tmp_path: Path) -> None:
-    found = []
-    for options in ({"batch_size": 8, "accumulate": 2, "steps": 1}, {"batch_size": 8, "steps": 1}):
-        model = BiEncoder.from_pretrained(tiny_model("bert"))
-        fit(model, prepared, tmp_path / str(len(found)), settings=settings(**options), say=silent)
-        found.append(model.state_dict())
-    assert any(not torch.equal(found[0][name], found[1][name]) for name in found[0])
+    """Two batches of 8 in a step are one batch of 16, for a loss that looks at each triplet alone; one of 8 is not."""
+    vectors = []
+    for options in ({"batch_size": 8, "accumulate": 2}, {"batch_size": 16}, {"batch_size": 8}):
+        model = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        chosen = settings(target="0.3", steps=1, clip=None, warm_up=0, **options)
+        fit(model, prepared, tmp_path / str(len(vectors)), settings=chosen, say=silent)
+        vectors.append(model.encode_documents(["the value of abcd", "how is it"]))
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-3)
+    assert np.abs(vectors[0] - vectors[2]).max() > 2 * np.abs(vectors[0] - vectors[1]).max()
 
 
 def test_biases_and_layer_norms_are_not_decayed(model: BiEncoder) -> None:
