@@ -53,7 +53,8 @@ def make_model(folder: Path, family: str = "bert", positions: int = 64, head: bo
         *"abcdefghijklmnopqrstuvwxyz0123456789.,?!:()_-'",
         *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz0123456789"),
     ]
-    vocabulary = {token: i for i, token in enumerate([*special, *letters, *WORDS])}
+    tokens = dict.fromkeys([*special, *letters, *WORDS])  # "a" is both a letter and a word
+    vocabulary = {token: i for i, token in enumerate(tokens)}
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token=unk, max_input_chars_per_word=100))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from remargin.cli import app
+from remargin.cli.options import _load
 from remargin.config import read_config
 from remargin.errors import InputError
 
@@ -19,6 +23,48 @@ def test_dashes_and_underscores_are_the_same(tmp_path: Path) -> None:
     assert read_config(path, KNOWN) == {"document_length": 100, "data": "x"}
     path.write_text("")
     assert read_config(path, KNOWN) == {}
+
+
+def test_settings_with_several_values(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("data: [a, b]\nout: x\ndocument-length: 5\n")
+    assert read_config(path, KNOWN, ["data", "document_length"]) == {
+        "data": ["a", "b"],
+        "out": "x",
+        "document_length": [5],
+    }
+    path.write_text("data:\n")
+    assert read_config(path, KNOWN, ["data"]) == {"data": None}
+    for text in ("data: [[a], b]", "data: {a: b}", "data: [a, null]"):
+        path.write_text(text)
+        with pytest.raises(InputError, match="data must be plain values"):
+            read_config(path, KNOWN, ["data"])
+
+
+@pytest.mark.parametrize(
+    ("verb", "text", "expected"),
+    [
+        ("reproduce zero-shot", "model: [a, b=c]\ndata: [x, y]", {"model": ["a", "b=c"], "data": ["x", "y"]}),
+        ("reproduce zero-shot", "data: x\nbound: 0.1", {"data": ["x"], "bound": 0.1}),
+        ("fuse", "runs: [a, b]\ntune: [c, d]\ndata: x", {"runs": ["a", "b"], "tune": ["c", "d"], "data": "x"}),
+        ("fit", "loggers: a.B name=x\nsteps: 3", {"loggers": ["a.B name=x"], "steps": 3}),
+    ],
+)
+def test_the_verb_says_which_settings_are_lists(
+    verb: str, text: str, expected: dict[str, object], tmp_path: Path
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    context = typer.Context(command(verb))
+    _load(context, path)
+    assert context.default_map == expected
+
+
+def command(verb: str) -> Any:
+    found: Any = typer.main.get_command(app)
+    for name in verb.split():
+        found = found.commands[name]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -47,14 +93,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_the_example_configs_are_valid() -> None:
-    import inspect
-
-    from remargin.cli import fit, prepare
-
-    verbs = {"fit": fit.fit, "prepare": prepare.prepare}
     examples = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
     assert examples
     for example in examples:
-        verb = example.read_text().splitlines()[0].split()[2]
-        settings = read_config(example, list(inspect.signature(verbs[verb]).parameters))
+        verb = example.read_text().partition("# remargin ")[2].partition(" --config")[0]
+        settings = read_config(example, [parameter.name for parameter in command(verb).params])
         assert settings == {k.replace("-", "_"): v for k, v in yaml.safe_load(example.read_text()).items()}

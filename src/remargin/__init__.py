@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from remargin.data.triplets import Triplets
     from remargin.encoder import BiEncoder
     from remargin.errors import InputError
+    from remargin.evaluation.comparison import compare
     from remargin.evaluation.measures import evaluate
     from remargin.evaluation.runs import Run
     from remargin.losses import ContrastiveLoss, MarginLoss
@@ -33,6 +34,7 @@ _HOMES = {
     "MarginLoss": "remargin.losses",
     "Run": "remargin.evaluation.runs",
     "Triplets": "remargin.data.triplets",
+    "compare": "remargin.evaluation.comparison",
     "evaluate": "remargin.evaluation.measures",
     "fit": "remargin.training.loop",
     "search": "remargin.retrieval.search",
@@ -46,6 +48,7 @@ __all__ = [
     "MarginLoss",
     "Run",
     "Triplets",
+    "compare",
     "evaluate",
     "fit",
     "search",

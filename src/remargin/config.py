@@ -10,11 +10,14 @@ import yaml
 
 from remargin.errors import InputError
 
-LISTS = ("measures", "loggers")  # settings that may be lists
 
-
-def read_config(path: str | Path, known: Collection[str]) -> dict[str, Any]:
+def read_config(path: str | Path, known: Collection[str], lists: Collection[str] = ()) -> dict[str, Any]:
     """The settings in a YAML file, by flag name: `document-length: 200` or `document_length: 200`.
+
+    Args:
+        path: the file.
+        known: the settings that there are.
+        lists: those of them that may have several values. One value is a list of one.
 
     Raises:
         InputError: for a file that is not there or not a YAML mapping, and for settings that the verb does not have.
@@ -22,9 +25,9 @@ def read_config(path: str | Path, known: Collection[str]) -> dict[str, Any]:
     Example:
         >>> import tempfile
         >>> file = Path(tempfile.mkdtemp()) / "config.yaml"
-        >>> _ = file.write_text("document-length: 256  # tokens\\n")
-        >>> read_config(file, known=["document_length", "out"])
-        {'document_length': 256}
+        >>> _ = file.write_text("document-length: 256  # tokens\\nmeasures: RR\\n")
+        >>> read_config(file, known=["document_length", "measures", "out"], lists=["measures"])
+        {'document_length': 256, 'measures': ['RR']}
     """
     path = Path(path)
     try:
@@ -49,6 +52,11 @@ def read_config(path: str | Path, known: Collection[str]) -> dict[str, Any]:
         do = f"it takes {', '.join(sorted(name.replace('_', '-') for name in known))}"
         raise InputError(f"unknown setting {', '.join(map(repr, unknown))}", file=path, do=do)
     for name, value in named.items():
-        if isinstance(value, dict | list) and name not in LISTS:
+        if isinstance(value, dict | list) and name not in lists:
             raise InputError(f"{name} must be one value", file=path, do="write it as `name: value`")
+        items = value if isinstance(value, list) else []
+        if isinstance(value, dict) or any(item is None or isinstance(item, dict | list) for item in items):
+            raise InputError(f"{name} must be plain values", file=path, do="write it as `name: [value, value]`")
+        if name in lists and value is not None:
+            named[name] = value if isinstance(value, list) else [value]
     return named

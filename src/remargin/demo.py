@@ -107,7 +107,6 @@ def bundled_minilm() -> Path:
 
 
 def _search(model: BiEncoder, collection: Collection) -> Run:
-    model = model.to("cuda" if torch.cuda.is_available() else "cpu")
     with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=fast_precision() == "bf16"):
         return search(collection, "exact", model)
 
@@ -116,9 +115,8 @@ def _estimate(model: BiEncoder, collection: Collection, settings: DemoSettings) 
     """How long it will take, from encoding a few documents: training costs about five times as much for each text."""
     texts = list(collection.documents.values())
     sample = [texts[i] for i in np.random.default_rng(0).choice(len(texts), min(96, len(texts)), replace=False)]
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    with torch.autocast(device, dtype=torch.bfloat16, enabled=fast_precision() == "bf16"):
-        model.to(device).encode_documents(sample[:16])
+    with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=fast_precision() == "bf16"):
+        model.encode_documents(sample[:16])
         started = time.perf_counter()
         model.encode_documents(sample)
     each = (time.perf_counter() - started) / len(sample)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -53,6 +54,7 @@ class BiEncoder(nn.Module):
         document_prefix: str = "",
     ) -> None:
         super().__init__()
+        self.name = ""
         if pooling not in get_args(Pooling):
             raise InputError(f"unknown pooling {pooling!r}", do=f"use auto, {', '.join(get_args(Pooling))}")
         if similarity not in get_args(Similarity):
@@ -83,6 +85,7 @@ class BiEncoder(nn.Module):
         query_prefix: str | None = None,
         document_prefix: str | None = None,
         seed: int = 0,
+        device: str | torch.device | None = None,
     ) -> BiEncoder:
         """Load an encoder from a folder or, by name, from the Hugging Face hub.
 
@@ -97,6 +100,7 @@ class BiEncoder(nn.Module):
             query_length, document_length: longest text in tokens; what is longer is cut.
             query_prefix, document_prefix: put before every text.
             seed: for the projection, if it has to be new.
+            device: such as "cpu"; without it, a CUDA GPU if there is one.
 
         Raises:
             InputError: if the folder lacks weights of the encoder, or asks for something that is not supported.
@@ -137,7 +141,8 @@ class BiEncoder(nn.Module):
             query_prefix=saved.query_prefix if query_prefix is None else query_prefix,
             document_prefix=saved.document_prefix if document_prefix is None else document_prefix,
         )
-        return model.eval()
+        model.name = str(name)
+        return model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     @property
     def dimension(self) -> int:
@@ -151,6 +156,15 @@ class BiEncoder(nn.Module):
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.parameters()).device
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides which vector a text becomes: weights, tokenizer, pooling and similarity."""
+        digest = hashlib.blake2b(f"{self.tokenizer.fingerprint} {self.pooling} {self.similarity}".encode())
+        for name, weight in self.state_dict().items():
+            if not name.startswith("backbone.pooler."):  # never used: a projection is a copy of it
+                digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+                digest.update(weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        return digest.hexdigest()[:32]
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Vectors of padded token ids, (B, T) -> (B, d), as the model makes them: not of unit length."""
@@ -189,12 +203,18 @@ class BiEncoder(nn.Module):
         tokens, truncated = self.tokenizer([prefix + text for text in texts], length)
         if truncated:
             log.warning("%d of %d %s were cut at %d tokens", truncated, len(texts), kind, length)
-        vectors = np.empty((len(texts), self.dimension), np.float32)
+        return self.encode_tokens(tokens, batch_size, progress, what=kind)
+
+    def encode_tokens(
+        self, tokens: Tokens, batch_size: int = 32, progress: bool | None = False, what: str = "texts"
+    ) -> NDArray[np.float32]:
+        """Vectors of texts that are tokens already, (n, d), in their order."""
+        vectors = np.empty((len(tokens.lengths), self.dimension), np.float32)
         # Longest first: texts of one length share a batch, and a batch too large for memory fails at once.
         order = np.argsort(-tokens.lengths, kind="stable")
         batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
         with _evaluating(self), torch.inference_mode():
-            for rows in track(batches, f"encoding {kind}", total=len(batches), show=progress):
+            for rows in track(batches, f"encoding {what}", total=len(batches), show=progress):
                 vectors[rows] = self._vectors(tokens, rows).float().cpu().numpy()
         return vectors
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gzip
 import hashlib
 import json
@@ -40,24 +41,31 @@ def new_folder(path: str | Path, overwrite: bool = False, marker: str | None = N
     refuse_existing(path, overwrite, marker)
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    old = scratch / "old"
     try:
         folder = scratch / "new"  # made by mkdir, so that it has the permissions of any other folder
         folder.mkdir()
         yield folder
-        for file in folder.rglob("*"):
-            _flush_to_disk(file)
-        refuse_existing(path, overwrite, marker)
+        put_in_place(folder, path, overwrite, marker)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def put_in_place(folder: Path, path: Path, overwrite: bool = False, marker: str | None = None) -> None:
+    """Make a finished folder appear at `path`, all at once. It must lie on the same disk."""
+    flush_to_disk(*folder.rglob("*"))
+    refuse_existing(path, overwrite, marker)
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)) / "old"
+    try:
         if path.exists():
             path.rename(old)
         folder.rename(path)
-        _flush_to_disk(path.parent)
+        flush_to_disk(path.parent)
     except BaseException:
         if old.exists() and not path.exists():
             old.rename(path)
         raise
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(old.parent, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -74,10 +82,23 @@ def new_file(path: str | Path, overwrite: bool = False) -> Iterator[IO[bytes]]:
                     yield cast(IO[bytes], packed)
             else:
                 yield file
-        _flush_to_disk(fresh)
+        flush_to_disk(fresh)
         refuse_existing(path, overwrite)
         fresh.replace(path)
-        _flush_to_disk(path.parent)
+        flush_to_disk(path.parent)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Nobody else works on the folder meanwhile: a second process that tries is told so. Ends with the process."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise InputError("another process is writing it", file=folder, do="wait until that one has ended") from None
+    finally:
+        os.close(descriptor)
 
 
 def refuse_existing(path: Path, overwrite: bool, marker: str | None = None) -> None:
@@ -93,12 +114,14 @@ def refuse_existing(path: Path, overwrite: bool, marker: str | None = None) -> N
         raise InputError("is a folder", file=path, do="choose another place")
 
 
-def _flush_to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def flush_to_disk(*paths: Path) -> None:
+    """Wait until files and folders are safely on disk."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def sha256(path: str | Path) -> str:
@@ -108,9 +131,10 @@ def sha256(path: str | Path) -> str:
 
 
 def write_header(path: Path, header: dict[str, Any]) -> None:
-    """A JSON header with its own checksum, so that `read_header` notices any change."""
+    """A JSON header with its own checksum, so that `read_header` notices any change. Replaces an older one at once."""
     content = json.dumps({**header, "checksum": _checksum(header)}, indent=1)
-    path.write_text(content + "\n", encoding="utf-8")
+    with new_file(path, overwrite=True) as file:
+        file.write(content.encode() + b"\n")
 
 
 def read_header(path: Path, format: str, remedy: str) -> dict[str, Any]:
@@ -134,9 +158,21 @@ def _checksum(header: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
 
 
-def map_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
-    """A read-only array in a file, mapped into memory page by page as it is read."""
-    _check_size(path, np.dtype(dtype).itemsize * math.prod(shape))
+def append_array(path: Path, place: int, content: NDArray[Any]) -> None:
+    """Write an array at byte `place` of a file, cut off whatever was behind it, and wait until it is on disk."""
+    with open(path, "ab") as file:
+        file.truncate(place)
+        content.tofile(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def map_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...], at_least: bool = False) -> NDArray[Any]:
+    """A read-only array in a file, mapped into memory page by page as it is read.
+
+    The file must be just as long, or with `at_least` may go on: what is behind the array was not finished.
+    """
+    _check_size(path, np.dtype(dtype).itemsize * math.prod(shape), at_least)
     if 0 in shape:  # nothing to map
         return np.empty(shape, dtype)
     return np.memmap(path, dtype, "r", shape=shape).view(np.ndarray)
@@ -166,8 +202,8 @@ class RangeReader:
         return np.frombuffer(b"".join([os.pread(self._file, n, start) for start, n in stretches]), self._dtype)
 
 
-def _check_size(path: Path, expected: int) -> None:
+def _check_size(path: Path, expected: int, at_least: bool = False) -> None:
     size = path.stat().st_size if path.exists() else None
-    if size != expected:
+    if size is None or size < expected or (size > expected and not at_least):
         found = "missing" if size is None else f"{size:,} bytes long"
-        raise InputError(f"{found}, its header says {expected:,} bytes", file=path, do="prepare the data again")
+        raise InputError(f"{found}, its header says {expected:,} bytes", file=path, do="make it again")

@@ -137,9 +137,10 @@ class _Candidates:
 
             self._search = BM25(collection.documents).search
         elif model is not None:
-            from remargin.retrieval.exact import DocumentIndex
+            from remargin.retrieval.dense import DenseIndex
+            from remargin.retrieval.vectors import Vectors
 
-            self._search = DocumentIndex(model, collection.documents).search
+            self._search = DenseIndex(model, Vectors.of(model, collection.documents)).search
 
     def triplets(
         self, queries: list[str], positives: dict[str, list[str]], rng: np.random.Generator

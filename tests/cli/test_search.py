@@ -36,7 +36,10 @@ def test_from_judgments_to_measures(remargin: Any, beir: Path, tiny_model: Any, 
         *("evaluate", "--data", beir, "--run", first, "--measures", "RR", "nDCG@10"),
         *("--per-query", tmp_path / "scores.csv"),
     )
-    assert measured.stdout.splitlines()[:2] == ["RR\t1.0000", "nDCG@10\t1.0000"]
+    assert [line.split("\t")[:2] for line in measured.stdout.splitlines()[:2]] == [
+        ["RR", "1.0000"],
+        ["nDCG@10", "1.0000"],
+    ]
     assert (tmp_path / "scores.csv").read_text().splitlines()[:2] == ["query,RR,nDCG@10", "q4,1.000000,1.000000"]
     assert remargin("evaluate", "--data", beir, "--run", second).returncode == 0
 
@@ -44,7 +47,30 @@ def test_from_judgments_to_measures(remargin: Any, beir: Path, tiny_model: Any, 
 def test_missing_queries_are_counted_as_zero_and_reported(remargin: Any, beir: Path, tmp_path: Path) -> None:
     (tmp_path / "run.trec").write_text("q4 Q0 d4 1 1.0 tag\n")
     measured = remargin("evaluate", "--data", beir, "--run", tmp_path / "run.trec", "--measures", "RR")
-    assert measured.stdout == "RR\t0.5000\njudged queries that the run lacks, counted as 0: 1\n"
+    line = "RR\t0.5000\tJudged@10\t1.0000\n"
+    assert measured.stdout == line + "judged queries that the run lacks, counted as 0: 1\n"
+
+
+def test_the_share_of_judged_documents_stands_beside_each_measure(remargin: Any, beir: Path, tmp_path: Path) -> None:
+    lines = [f"{query} Q0 d{i} 1 {score} tag\n" for query in ("q4", "q5") for i, score in enumerate(range(8, 0, -1))]
+    (tmp_path / "run.trec").write_text("".join(lines))
+    measured = remargin("evaluate", "--data", beir, "--run", tmp_path / "run.trec", "--measures", "R@5", "RR", "R@100")
+    assert measured.stdout.splitlines() == [
+        "R@5\t0.5000\tJudged@5\t0.1000",  # d4 is the fifth, d5 the sixth
+        "RR\t0.1833\tJudged@10\t0.1250",
+        "R@100\t1.0000\tJudged@100\t0.1250",
+    ]
+
+
+def test_documents_that_are_the_query_itself_are_left_out_and_counted(
+    remargin: Any, beir: Path, tmp_path: Path
+) -> None:
+    with open(beir / "corpus.jsonl", "a") as file:
+        file.write('{"_id": "q4", "text": "margin  number4"}\n{"_id": "q5", "text": "something else"}\n')
+    run = tmp_path / "run.trec"
+    run.write_text("".join(f"{query} Q0 {query} 1 9 tag\n{query} Q0 d{query[1]} 2 8 tag\n" for query in ("q4", "q5")))
+    measured = remargin("evaluate", "--data", beir, "--run", run, "--measures", "RR")
+    assert measured.stdout == "RR\t0.7500\tJudged@10\t0.7500\ndocuments that are the query itself, left out: 1\n"
 
 
 def test_bad_documents_are_skipped_only_when_asked_for(remargin: Any, beir: Path, tmp_path: Path) -> None:

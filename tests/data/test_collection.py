@@ -100,6 +100,18 @@ def test_a_bad_line_is_named_or_skipped(name: str, line: str, message: str, beir
     assert len(collection.rejects.errors) == 1
 
 
+def test_judgments_that_are_not_utf_8_or_cut_off_are_named(beir: Path) -> None:
+    path = beir / "qrels" / "test.tsv"
+    lines = [b"q1\td1\t2\n"] * 5000
+    path.write_bytes(b"".join([*lines, b"q1\td\xfc\t2\n", *lines]))
+    with pytest.raises(InputError, match=r"test.tsv:5001: not UTF-8 \(byte 0xfc at column 5\)"):
+        Collection.load(beir)
+    path.unlink()
+    path.with_name("test.tsv.gz").write_bytes(gzip.compress(b"".join(lines))[:-10])
+    with pytest.raises(InputError, match=r"test.tsv.gz:\d+: the gzip data ends early"):
+        Collection.load(beir)
+
+
 def test_a_judgment_that_is_repeated_with_the_same_grade_counts_once(beir: Path) -> None:
     with open(beir / "qrels" / "test.tsv", "a") as file:
         file.write("q2\td2\t1\n\n")
@@ -198,3 +210,29 @@ def test_an_ir_datasets_name_that_ends_in_no_split_is_a_test_split(registered: s
     assert open_source(f"irds:{registered}/train/judged").splits() == ["test"]
     with pytest.raises(InputError, match="no split 'train'"):
         Collection.load(f"irds:{registered}/train/judged", split="train")
+
+
+def test_judgments_of_ir_datasets_that_contradict_each_other_are_counted(registered: str, tmp_path: Path) -> None:
+    with open(tmp_path / "test.qrels", "a") as file:
+        file.write("q1 0 d1 2\nq1 0 d1 1\nq2 0 d2 0\n")
+    collection = Collection.load(f"irds:{registered}/test")
+    check(collection)
+    assert collection.notes == {"judgments dropped because an earlier one has another grade": 2}
+
+
+def collection(documents: dict[str, str], queries: dict[str, str], qrels: dict[str, dict[str, int]]) -> Collection:
+    return Collection("", "test", documents, queries, qrels)
+
+
+def test_a_query_that_is_a_document_itself_is_a_self_match() -> None:
+    documents = {"1": "Title  A claim,\nat length.", "2": "An answer.", "3": "Another claim"}
+    queries = {"1": "A claim, at  length.", "3": "Another claim"}
+    qrels = {id: {"2": 1} for id in queries}
+    assert collection(documents, queries, qrels).self_matches == {"1", "3"}
+
+
+def test_ids_that_coincide_by_accident_and_judged_documents_are_no_self_matches() -> None:
+    documents = {"1": "flow past a wing", "2": "heat transfer", "3": "shock waves"}
+    queries = {"1": "what is heat transfer", "2": "heat transfer", "3": "shock waves", "4": "flow past a wing"}
+    qrels = {"1": {"2": 1}, "2": {"2": 1}, "3": {"3": 0, "1": 1}, "4": {"1": 1}}
+    assert collection(documents, queries, qrels).self_matches == frozenset()

@@ -2,36 +2,111 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import pytest
 import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remargin import InputError
-from remargin.evaluation.measures import evaluate
+from remargin.evaluation.comparison import read_scores
+from remargin.evaluation.measures import evaluate, judged_cutoff
 from remargin.evaluation.runs import Run
 from remargin.evaluation.significance import bootstrap, paired_bootstrap
 
-NAMES = {"nDCG@10": "ndcg_cut_10", "R@5": "recall_5", "RR": "recip_rank", "AP": "map", "Success@5": "success_5"}
+NAMES = {
+    "nDCG@10": "ndcg_cut_10",
+    "nDCG": "ndcg",
+    "R@5": "recall_5",
+    "RR": "recip_rank",
+    "AP": "map",
+    "P@3": "P_3",
+    "Success@5": "success_5",
+}
 DOCUMENTS = st.sampled_from([f"d{i}" for i in range(15)])
 QUERIES = st.sampled_from([f"q{i}" for i in range(5)])
+# Few scores make ties; few queries and documents make gaps on both sides; -1 and -2 are TREC's marks for junk.
+QRELS = st.dictionaries(QUERIES, st.dictionaries(DOCUMENTS, st.integers(-2, 3), min_size=1), min_size=1)
+RUNS = st.dictionaries(QUERIES, st.dictionaries(DOCUMENTS, st.sampled_from([-1.0, 0.0, 0.5, 1.0, 2.5])), min_size=1)
+Qrels, Scores = dict[str, dict[str, int]], dict[str, dict[str, float]]
 
 
-@given(
-    qrels=st.dictionaries(QUERIES, st.dictionaries(DOCUMENTS, st.integers(0, 3), min_size=1), min_size=1),
-    scores=st.dictionaries(QUERIES, st.dictionaries(DOCUMENTS, st.sampled_from([0.0, 0.5, 1.0, 2.5])), min_size=1),
-)
+@pytest.mark.parametrize("rel", [1, 2])
+@given(qrels=QRELS, scores=RUNS)
 @settings(max_examples=60, deadline=None)
-def test_measures_are_those_of_pytrec_eval(
-    qrels: dict[str, dict[str, int]], scores: dict[str, dict[str, float]]
-) -> None:
-    theirs = pytrec_eval.RelevanceEvaluator(qrels, set(NAMES.values())).evaluate(scores)
-    found = evaluate(Run.of(scores), qrels, list(NAMES))
+def test_measures_are_those_of_pytrec_eval(rel: int, qrels: Qrels, scores: Scores) -> None:
+    relevant = {query: {d: g for d, g in grades.items() if g >= 0} for query, grades in qrels.items()}  # it crashes
+    theirs = pytrec_eval.RelevanceEvaluator(relevant, set(NAMES.values()), relevance_level=rel).evaluate(scores)
+    names = {graded(name, rel): theirs for name, theirs in NAMES.items()}
+    found = evaluate(Run.of(scores), qrels, list(names))
     assert set(found.missing) == {query for query in qrels if not scores.get(query)}
-    for ours, name in NAMES.items():
+    for ours, name in names.items():
         assert set(found.per_query[ours]) == set(qrels)
         for query, value in found.per_query[ours].items():
             assert value == pytest.approx(theirs.get(query, {}).get(name, 0.0), abs=1e-6)
+
+
+def graded(name: str, rel: int) -> str:
+    measure, at, cutoff = name.partition("@")
+    return name if measure == "nDCG" or rel == 1 else f"{measure}(rel={rel}){at}{cutoff}"
+
+
+@given(qrels=QRELS, scores=RUNS)
+@settings(max_examples=60, deadline=None)
+def test_measures_are_those_of_their_formulas(qrels: Qrels, scores: Scores) -> None:
+    names = ["RR@3", "nDCG@3", "Judged@4", "R@3", "RR", "Success@3"]  # RR@3 and Judged@4 are not trec_eval's
+    found = evaluate(Run.of(scores), qrels, names)
+    for query, grades in qrels.items():
+        ranking = sorted(scores.get(query, {}), key=lambda d: (scores[query][d], d), reverse=True)
+        gains = [max(grades.get(d, 0), 0) for d in ranking]
+        ideal = sorted((max(grade, 0) for grade in grades.values()), reverse=True)
+        relevant = sum(gain > 0 for gain in ideal)
+        ranks = [rank for rank, gain in enumerate(gains, 1) if gain]
+        expected = {
+            "RR@3": 1 / ranks[0] if ranks and ranks[0] <= 3 else 0.0,
+            "nDCG@3": dcg(gains[:3]) / dcg(ideal[:3]) if relevant else 0.0,
+            "Judged@4": sum(d in grades for d in ranking[:4]) / len(ranking[:4]) if ranking else 0.0,
+            "R@3": sum(rank <= 3 for rank in ranks) / relevant if relevant else 0.0,
+            "RR": 1 / ranks[0] if ranks else 0.0,
+            "Success@3": float(any(rank <= 3 for rank in ranks)),
+        }
+        for name, value in expected.items():
+            assert found.per_query[name][query] == pytest.approx(value, abs=1e-6), (name, query)
+
+
+def dcg(gains: list[int]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
+
+
+@given(qrels=QRELS, scores=RUNS)
+@settings(max_examples=60, deadline=None)
+def test_the_share_of_judged_documents_is_that_of_the_queries_that_the_run_has(qrels: Qrels, scores: Scores) -> None:
+    run = Run.of(scores)
+    found = evaluate(run, qrels, ["R@3", "RR", "nDCG@100"])
+    for name, cutoff in {"R@3": 3, "RR": 10, "nDCG@100": 100}.items():
+        tops = {query: run.top(query, cutoff) for query in qrels}
+        shares = [sum(d in qrels[query] for d in top) / len(top) for query, top in tops.items() if top]
+        if shares:
+            assert found.judged[name] == pytest.approx(sum(shares) / len(shares))
+        else:
+            assert math.isnan(found.judged[name])
+
+
+def test_the_cutoff_for_judged_documents_is_the_measures_own() -> None:
+    names = {"nDCG@10": 10, "R@100": 100, "R(rel=2)@1000": 1000, "RR": 10, "AP": 10, "IPrec@0.1": 10}
+    assert {name: judged_cutoff(name) for name in names} == names
+
+
+def test_saved_scores_are_read_back_whatever_the_query_ids(tmp_path: Path) -> None:
+    ids = ["q1", "a,b", 'say "so"', "two words", "ü", "'", "#1"]
+    found = evaluate(Run.of({"a,b": {"a": 1.0}, "ü": {"b": 2.0, "a": 1.0}}), {i: {"a": 1} for i in ids}, ["RR", "R@1"])
+    for name in ("scores.csv", "scores.csv.gz"):
+        found.save(tmp_path / name)
+        assert read_scores(tmp_path / name) == found.per_query
+    lines = (tmp_path / "scores.csv").read_bytes().splitlines(keepends=True)
+    assert lines[:3] == [b"query,RR,R@1\n", b"q1,0.000000,0.000000\n", b'"a,b",1.000000,1.000000\n']
 
 
 def test_binarisation_at_a_grade() -> None:
@@ -41,9 +116,16 @@ def test_binarisation_at_a_grade() -> None:
 
 def test_wrong_measures_and_no_judgments_are_one_clear_line() -> None:
     run = Run.of({"q": {"a": 1.0}})
-    for name in ("nDGC@10", "nDCG@", "", "nDCG@ten"):
-        with pytest.raises(InputError, match="unknown measure"):
+    unknown = ["nDGC@10", "nDCG@", "", "nDCG@ten", "P@1.5", "R(rel=x)@5", "nDCG(gain=1)@10", "R", "nDCG@True"]
+    for name in [*unknown, "nDCG@0", "RR@0", "R(rel=0)@5", "P@99999999999999999999", "RR(rel=99999999999)"]:
+        with pytest.raises(InputError, match="unknown measure") as error:
             evaluate(run, {"q": {"a": 1}}, [name])
+        assert "\n" not in str(error.value)
+        assert "<object" not in str(error.value)
+    with pytest.raises(InputError, match=r"cannot compute 'NumRel\(rel=2\)' here"):
+        evaluate(run, {"q": {"a": 1}}, ["NumRel(rel=2)"])
+    with pytest.raises(InputError, match="could not compute ERR@20; choose another; this one needs Perl, and numbers"):
+        evaluate(run, {"q": {"a": 1}}, ["RR", "ERR@20"])
     with pytest.raises(InputError, match="no judgments"):
         evaluate(run, {}, ["RR"])
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import tempfile
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from remargin import InputError
+from remargin.evaluation import runs
 from remargin.evaluation.runs import Run
 
 IDS = st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1, max_size=4)
@@ -19,8 +22,6 @@ SCORES = st.floats(-1e6, 1e6, width=32)
 
 @given(st.dictionaries(IDS, st.dictionaries(IDS, SCORES, min_size=1), min_size=1, max_size=5))
 def test_a_run_file_brings_back_every_score_in_the_same_order(scores: dict[str, dict[str, float]]) -> None:
-    import tempfile
-
     run = Run.of(scores)
     with tempfile.TemporaryDirectory() as folder:
         run.save(Path(folder) / "run.trec")
@@ -48,20 +49,111 @@ def test_gzip_and_overwriting(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["run.trec.gz"]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("q Q0 b 2 0.5", "run:2: 5 columns instead of 6"),
-        ("q Q0 b 2 high tag", "run:2: id 'q': score 'high' is not a number"),
-        ("q Q0 b 2 nan tag", "run:2: id 'q': score 'nan' is not a number"),
-        ("q Q0 a 2 0.5 tag", "run:2: id 'q': document 'a' appears a second time"),
-    ],
-)
-def test_a_bad_line_is_named(line: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    path.write_text(f"q Q0 a 1 0.9 tag\n{line}\n")
-    with pytest.raises(InputError, match=message):
+def test_a_run_without_some_documents_keeps_the_others_in_order_and_the_first_run_as_it_was() -> None:
+    run = Run.of({"q": {"a": 3.0, "b": 2.0, "c": 1.0}, "r": {"r": 1.0}})
+    assert list(run.without([("q", "b"), ("q", "z"), ("z", "a")]).rankings["q"].items()) == [("a", 3.0), ("c", 1.0)]
+    assert run.without([("r", "r"), ("q", "a"), ("q", "c")]).rankings == {"q": {"b": 2.0}, "r": {}}
+    assert list(run.rankings["q"]) == ["a", "b", "c"]
+
+
+BIG = [f"q{line // 1000} Q0 d{line} {line % 1000 + 1} {1 / (line % 1000 + 1):.9g} tag".encode() for line in range(5000)]
+BAD = {
+    b"q2 Q0 x 2 0.5": "5 columns instead of 6",
+    b"q2 Q0 x y 2 0.5 tag": "7 columns instead of 6",
+    b"q2 Q0 x 2 high tag": "id 'q2': score 'high' is not a number",
+    b"q2 Q0 x 2 nan tag": "id 'q2': score 'nan' is not a number",
+    b"q2 Q0 x 2 -Infinity tag": "id 'q2': score '-Infinity' is not a number",
+    b"q2 Q0 x 2 1e999 tag": "id 'q2': score '1e999' is not a number",
+    b"q2 Q0 d2000 2 0.5 tag": "id 'q2': document 'd2000' appears a second time",
+    b"q1 Q0 d1999 2 0.5 tag": "id 'q1': document 'd1999' appears a second time",
+    b"q2 Q0 M\xfcller 2 0.5 tag": "not UTF-8 (byte 0xfc at column 8)",
+}
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("lines", [BIG[:2500], BIG], ids=["at the end", "in the middle"])
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_line_is_named(bad: bytes, lines: list[bytes], ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"run.trec{ending}"
+    data = b"\n".join([*lines[:2500], bad, *lines[2500:]])
+    path.write_bytes(gzip.compress(data) if ending else data)
+    with pytest.raises(InputError) as error:
         Run.load(path)
+    assert str(error.value).startswith(f"{path}:2501: {BAD[bad]}")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: data[: len(data) // 2], "the gzip data ends early"),
+        (lambda data: data[:-8] + b"oops" + data[-4:], "not valid gzip data"),
+        (lambda data: b"q Q0 a 1 0.5 tag", "not valid gzip data"),
+    ],
+    ids=["cut off", "wrong checksum", "not packed"],
+)
+def test_damaged_gzip_data_is_named(damage: object, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.trec.gz"
+    path.write_bytes(damage(gzip.compress(b"\n".join(BIG))))  # type: ignore[operator]
+    with pytest.raises(InputError, match=rf"run.trec.gz:\d+: {message}") as error:
+        Run.load(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere.trec: no such file"):
+        Run.load(tmp_path / "nowhere.trec")
+
+
+LINES = st.lists(
+    st.tuples(
+        st.sampled_from(["q1", "q2", "ü"]),
+        st.sampled_from(["d1", "d2", "d3", "d\r", "文", "\ufeffd"]),
+        st.sampled_from(["1", "0.5", "-2e3", "1", "nan", "inf", "x"]),
+        st.sampled_from([" ", "\t", "  ", "\u3000"]),
+        st.sampled_from(["\n", "\r\n", " \n", "\n\n", "\r", " more\n"]),
+    ),
+    max_size=5,
+)
+
+
+@example(lines=[("q1", "d1", "1", " ", "\r"), ("q1", "d2", "1", " ", "\n")], mark="", packed=False)
+@given(lines=LINES, mark=st.sampled_from(["", "\ufeff"]), packed=st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_quick_reading_finds_what_careful_reading_finds_or_leaves_it_alone(
+    lines: list[tuple[str, str, str, str, str]], mark: str, packed: bool
+) -> None:
+    text = "".join(space.join([query, "Q0", id, "1", score, "tag"]) + end for query, id, score, space, end in lines)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / ("run.gz" if packed else "run")
+        path.write_bytes(gzip.compress((mark + text).encode()) if packed else (mark + text).encode())
+        quick = runs._read_quickly(path)
+        if quick is not None:
+            careful = runs._read_carefully(path)
+            assert [(query, list(found.items())) for query, found in quick.items()] == [
+                (query, list(found.items())) for query, found in careful.items()
+            ]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_regular_file_is_read_once(mark: bytes, end: bytes, tmp_path: Path) -> None:
+    (tmp_path / "run").write_bytes(mark + end.join(BIG) + end)
+    with mock.patch.object(runs, "_read_carefully", side_effect=AssertionError("read a second time")):
+        found = Run.load(tmp_path / "run")
+    assert {query: len(ranking) for query, ranking in found.rankings.items()} == {f"q{i}": 1000 for i in range(5)}
+    assert found.rankings["q3"]["d3004"] == 0.2
+
+
+def test_blank_lines_mean_nothing(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("\nq Q0 a 1 0.5 tag\n\n \nq Q0 b 2 0.75 tag\n\n")
+    assert Run.load(tmp_path / "run").rankings == {"q": {"b": 0.75, "a": 0.5}}
+
+
+def test_lines_of_a_query_need_not_be_together_nor_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.write_bytes(b"\n".join(BIG[i] for i in np.random.default_rng(0).permutation(len(BIG))))
+    assert list(Run.load(path).rankings["q4"]) == [f"d{4000 + i}" for i in range(1000)]
 
 
 def test_an_empty_run_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from remargin import __version__
-from remargin.cli import demo, fit, info, mine, prepare, search
+from remargin.cli import compare, demo, fit, fuse, index, info, mine, prepare, reproduce, search
+from remargin.cli.options import ManyValues
 from remargin.errors import InputError
 
 app = typer.Typer(
@@ -24,9 +25,15 @@ app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
 app.command("mine")(mine.mine)
 app.command("fit")(fit.fit)
+app.command("encode")(index.encode)
+app.command("index")(index.index)
+app.command("update")(index.update)
 app.command("search")(search.search)
 app.command("rerank")(search.rerank)
-app.command("evaluate")(search.evaluate)
+app.command("fuse", cls=ManyValues)(fuse.fuse)
+app.command("evaluate", cls=ManyValues)(search.evaluate)
+app.command("compare", cls=ManyValues)(compare.compare)
+app.add_typer(reproduce.app, name="reproduce")
 app.command("info")(info.info)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from remargin.config import read_config
 
@@ -17,8 +19,47 @@ if TYPE_CHECKING:
 def _load(context: typer.Context, path: Path | None) -> Path | None:
     if path is not None:
         names = [p.name for p in context.command.params if p.name and p.name not in ("config", "help")]
-        context.default_map = read_config(path, known=names)
+        lists = [p.name for p in context.command.params if p.name and getattr(p, "multiple", False)]
+        context.default_map = read_config(path, known=names, lists=lists)
     return path
+
+
+class ManyValues(TyperCommand):
+    """A verb whose list options take several values after one flag: `--runs a b` is `--runs a --runs b`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the flag before each further value, and parse that."""
+        flags = {flag for param in self.params if getattr(param, "multiple", False) for flag in param.opts}
+        return super().parse_args(ctx, repeat_flags(args, flags))
+
+
+def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
+    """Arguments in which each value of these flags has its own flag.
+
+    >>> repeat_flags(["--runs", "a", "b", "--bound", "0.1", "--runs=c", "d"], {"--runs"})
+    ['--runs', 'a', '--runs', 'b', '--bound', '0.1', '--runs=c', '--runs', 'd']
+    """
+    repeated: list[str] = []
+    flag: str | None = None  # whose values these are
+    has_value = False
+    for argument in arguments:
+        if argument.startswith("-"):
+            name, equals, _ = argument.partition("=")
+            flag, has_value = name if name in flags else None, bool(equals)
+        elif flag is not None:
+            repeated += [flag] if has_value else []
+            has_value = True
+        repeated.append(argument)
+    return repeated
+
+
+def measure_names(given: list[str] | None, default: Sequence[str]) -> list[str]:
+    """The measures that were asked for, several to a value if need be, or else the usual ones.
+
+    >>> measure_names(["nDCG@10 R@1000", "RR"], ["RR"]), measure_names(None, ["RR"])
+    (['nDCG@10', 'R@1000', 'RR'], ['RR'])
+    """
+    return [name for value in given or [] for name in value.split()] or list(default)
 
 
 def load_collection(data: str, split: str, skip_bad: bool) -> Collection:
@@ -43,6 +84,10 @@ _DATA = typer.Option(
 Data = Annotated[str | None, _DATA]
 RequiredData = Annotated[str, _DATA]
 Model = Annotated[str | None, typer.Option(help="The encoder: a folder or a Hugging Face name.")]
+Measures = Annotated[
+    list[str] | None,
+    typer.Option("--measures", "--measure", help="ir_measures names: --measures nDCG@10 R@1000."),
+]
 Split = Annotated[str, typer.Option(help="Which of the collection's splits.")]
 SkipBad = Annotated[bool, typer.Option(help="Set bad input aside, count it, and go on.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace the output if it is already there.")]

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remargin.cli.options import Config, Model, Overwrite, RequiredData, SkipBad, Split, load_collection
+from remargin.cli.options import (
+    Config,
+    Measures,
+    Model,
+    Overwrite,
+    RequiredData,
+    SkipBad,
+    Split,
+    load_collection,
+    measure_names,
+)
 
 if TYPE_CHECKING:
     from remargin.encoder import BiEncoder
@@ -16,7 +26,9 @@ if TYPE_CHECKING:
 def search(
     data: RequiredData,
     out: Annotated[Path, typer.Option(help="The run file to write; .gz packs it.")],
-    index: Annotated[str, typer.Option(help="bm25, or exact: dense search with --model.")] = "exact",
+    index: Annotated[
+        str, typer.Option(help="bm25, exact, faiss or milvus; or a folder that `remargin index` wrote.")
+    ] = "exact",
     model: Model = None,
     k: Annotated[int, typer.Option(min=1, help="Documents for each query.")] = 1000,
     split: Split = "test",
@@ -30,8 +42,8 @@ def search(
 
     refuse_existing(out, overwrite)
     encoder = _load(model)
-    run = run_search(load_collection(data, split, skip_bad), index, encoder, k)  # type: ignore[arg-type]
-    run.save(out, tag=index, overwrite=overwrite)
+    run = run_search(load_collection(data, split, skip_bad), index, encoder, k)
+    run.save(out, tag=Path(index).name, overwrite=overwrite)
     print(f"wrote {out}: {len(run):,} queries")
 
 
@@ -63,24 +75,29 @@ def rerank(
 def evaluate(
     data: RequiredData,
     run: Annotated[Path, typer.Option(help="The run file to measure.")],
-    measures: Annotated[list[str] | None, typer.Option(help="ir_measures names: --measures nDCG@10 R@1000.")] = None,
-    more_measures: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    measures: Measures = None,
     per_query: Annotated[Path | None, typer.Option(help="Also write each query's values to this CSV.")] = None,
     split: Split = "test",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     config: Config = None,
 ) -> None:
-    """Measure a run file against a collection's judgments, as trec_eval does."""
-    from remargin.evaluation.measures import DEFAULT_MEASURES
+    """Measure a run file against a collection's judgments, as trec_eval does.
+
+    Prints each measure, its mean, and what share of the documents down to its cutoff was judged.
+    """
+    from remargin.evaluation.measures import DEFAULT_MEASURES, judged_cutoff
     from remargin.evaluation.measures import evaluate as run_evaluate
     from remargin.evaluation.runs import Run
 
-    names = [name for given in [*(measures or []), *(more_measures or [])] for name in given.split()]
-    names = names or list(DEFAULT_MEASURES)
-    found = run_evaluate(Run.load(run), load_collection(data, split, skip_bad).qrels, names)
+    names = measure_names(measures, DEFAULT_MEASURES)
+    ranked, collection = Run.load(run), load_collection(data, split, skip_bad)
+    itself = [(id, id) for id in collection.self_matches if id in ranked.rankings.get(id, {})]
+    found = run_evaluate(ranked.without(itself), collection.qrels, names)
     for measure, mean in found.means.items():
-        print(f"{measure}\t{mean:.4f}")
+        print(f"{measure}\t{mean:.4f}\tJudged@{judged_cutoff(measure)}\t{found.judged[measure]:.4f}")
+    if itself:
+        print(f"documents that are the query itself, left out: {len(itself):,}")
     if found.missing:
         print(f"judged queries that the run lacks, counted as 0: {len(found.missing):,}")
     if per_query is not None:

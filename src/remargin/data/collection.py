@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -161,3 +162,27 @@ class Collection:
             raise InputError(f"split {split!r} has no judgments", file=data, do="choose another split")
         queries = {id: text for id, text in texts.items() if id in qrels}
         return cls(str(data), split, documents, queries, qrels, rejects, source.notes)
+
+    @cached_property
+    def self_matches(self) -> frozenset[str]:
+        """The ids of queries that are documents of the collection themselves.
+
+        In some collections (ArguAna and Quora of BEIR) queries were taken from the documents. Such a query finds itself
+        first, which says nothing, so search and evaluation leave its own document out. BEIR leaves out any document
+        with the query's id; but elsewhere ids coincide by accident, as with query 1 and document 1. So here a document
+        is the query itself if it has the query's id, contains the query's text (however spaced), and was not judged
+        for the query.
+
+        Example:
+            >>> texts = {"a": "Dogs bark.", "b": "Cats  purr. Loudly.", "c": "Fish are mute."}
+            >>> queries = {"a": "Dogs bark.", "b": "Cats purr.", "c": "Birds sing."}
+            >>> Collection("", "test", texts, queries, {"a": {"a": 1}, "b": {"c": 1}, "c": {"b": 1}}).self_matches
+            frozenset({'b'})
+        """
+        return frozenset(
+            id
+            for id, query in self.queries.items()
+            if id in self.documents
+            and id not in self.qrels.get(id, {})
+            and " ".join(query.split()) in " ".join(self.documents[id].split())
+        )

@@ -47,7 +47,7 @@ class Ids:
         return (self[row] for row in range(len(self)))
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """The row of each id, -1 for an id that is not here."""
+        """The row of each id, the last if it is there several times, -1 if it is not."""
         wanted = _hashes(ids)
         found = np.full(len(ids), -1, np.int64)
         places = np.searchsorted(self._hashes, wanted)
@@ -56,19 +56,24 @@ class Ids:
                 row = int(self._rows[place])
                 if self[row] == ids[i]:
                     found[i] = row
-                    break
                 place += 1
         return found
 
 
 class IdWriter:
-    """Writes the files of `Ids` batch by batch. The ids must differ. Only their hashes and lengths stay in memory."""
+    """Writes the files of `Ids` batch by batch, after those of `base`. Only hashes and lengths stay in memory."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, base: Ids | None = None) -> None:
         self._folder = folder
         (folder / Ids.FILES[0]).touch(exist_ok=False)
         self._lengths: list[NDArray[np.uint64]] = []
         self._hashes: list[NDArray[np.uint64]] = []
+        if base is not None:
+            base._text.tofile(folder / Ids.FILES[0])
+            self._lengths.append(np.diff(base._ends, prepend=np.uint64(0)))
+            hashes = np.empty(len(base), np.uint64)
+            hashes[base._rows] = base._hashes
+            self._hashes.append(hashes)
 
     def add(self, ids: Sequence[str]) -> None:
         """Append a batch."""

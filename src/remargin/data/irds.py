@@ -75,12 +75,16 @@ class IrDataset:
         return [split for split in SPLITS if split in self._parts]
 
     def judgments(self, split: str) -> Iterator[Judgment]:
-        """The split's judgments."""
-        seen: set[tuple[str, str]] = set()
+        """The split's judgments. Of two for the same pair the first counts; `notes` says how often they differ."""
+        grades: dict[tuple[str, str], int] = {}
         for qrel in self._guarded(self._parts[split].qrels_iter):
-            if (qrel.query_id, qrel.doc_id) not in seen:
-                seen.add((qrel.query_id, qrel.doc_id))
-                yield Judgment(qrel.query_id, qrel.doc_id, int(qrel.relevance))
+            pair, grade = (qrel.query_id, qrel.doc_id), int(qrel.relevance)
+            if pair not in grades:
+                grades[pair] = grade
+                yield Judgment(*pair, grade)
+            elif grades[pair] != grade:
+                note = "judgments dropped because an earlier one has another grade"
+                self.notes[note] = self.notes.get(note, 0) + 1
 
     def _guarded(self, iterate: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         """What ir_datasets yields; whatever goes wrong inside it, a download above all, is the user's to know."""

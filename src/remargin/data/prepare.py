@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
 from remargin.data.beir import QrelsWriter, append_texts
 from remargin.data.collection import Judgment, Source, Text, checked_texts, open_source, unknown_id
 from remargin.data.ids import Ids
-from remargin.data.tables import SKIP, Rejects, encodable
+from remargin.data.tables import SKIP, Rejects, batches, encodable
 from remargin.data.tokens import Tokenizer, TokenStore, TokenWriter
 from remargin.data.triplets import TripletText, TripletWriter, read_triplets
 from remargin.errors import InputError
@@ -26,8 +25,6 @@ Kind = Literal["documents", "queries"]
 FILES: dict[Kind, str] = {"documents": "corpus.jsonl.gz", "queries": "queries.jsonl.gz"}
 MARKER = "remargin.json"  # in every folder that `prepare` wrote
 BATCH = 4096
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -149,12 +146,6 @@ def _write_summary(folder: Path, made: dict[str, Any], settings: TextSettings, r
     write_header(folder / MARKER, header)
 
 
-def _batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while batch := list(itertools.islice(iterator, size)):
-        yield batch
-
-
 NumberedTriplet = tuple[list[int], list[float] | None]  # rows of query, positive and negatives; and their scores
 
 
@@ -178,7 +169,7 @@ class _Preparation:
             raise InputError("there are no documents in it", do=self.rejects.first() or "name another collection")
         for split in source.splits():
             qrels = QrelsWriter(self.folder / "qrels" / f"{split}.tsv")
-            for batch in _batches(source.judgments(split)):
+            for batch in batches(source.judgments(split), BATCH):
                 known = list(self._known(batch, queries, documents))
                 qrels.add(known)
                 if split != "train":
@@ -189,7 +180,7 @@ class _Preparation:
     def _write_texts(self, kind: Kind, texts: Iterator[Text]) -> Ids:
         writer = _TextWriter(self, kind)
         singular = "document" if kind == "documents" else "query"
-        for batch in _batches(track(checked_texts(texts, singular, self.rejects), kind)):
+        for batch in batches(track(checked_texts(texts, singular, self.rejects), kind), BATCH):
             writer.add(batch)
         return writer.close()
 
@@ -213,9 +204,9 @@ class _Preparation:
         if over_collection and not are_ids:
             do = "leave --data out, or give query_id, positive_id and negative_id"
             raise InputError("these triplets are texts, but there is a collection", file=path, do=do)
-        batches = _batches(track(triplets, "triplets"))
+        in_batches = batches(track(triplets, "triplets"), BATCH)
         writer = TripletWriter(self.folder / "triplets")
-        for batch in self._rows_of_ids(path, batches) if are_ids else self._rows_of_texts(batches):
+        for batch in self._rows_of_ids(path, in_batches) if are_ids else self._rows_of_texts(in_batches):
             scores = None if batch[0][1] is None else np.array([scores for _, scores in batch], np.float32)
             writer.add(np.array([rows for rows, _ in batch], np.uint32), scores)
         if not writer.count:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import json
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 from remargin.errors import InputError
 
+T = TypeVar("T")
 SKIP = "correct it, or skip bad input (--skip-bad)"
 
 
@@ -66,6 +68,17 @@ def open_binary(path: Path) -> IO[bytes]:
         raise InputError("no such file", file=path, do="check the path") from None
     except IsADirectoryError:
         raise InputError("is a folder, not a file", file=path, do="name a file inside it") from None
+
+
+def batches(items: Iterable[T], size: int = 4096) -> Iterator[list[T]]:
+    """Items in lists of that size, the last of them shorter.
+
+    >>> list(batches("abc", 2))
+    [['a', 'b'], ['c']]
+    """
+    iterator = iter(items)
+    while batch := list(itertools.islice(iterator, size)):
+        yield batch
 
 
 def find_file(folder: Path, name: str) -> Path | None:

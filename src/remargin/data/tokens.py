@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,7 +74,7 @@ class Tokenizer:
 
     def __call__(self, texts: Sequence[str], length: int) -> tuple[Tokens, int]:
         """The texts' tokens, special tokens included, at most `length` each; and how many texts were cut for that."""
-        shortest = self._backend.num_special_tokens_to_add(is_pair=False) + 1
+        shortest = self.special_tokens + 1
         if length < shortest:
             do = f"this tokenizer needs at least {shortest}"
             raise InputError(f"a length of {length} tokens leaves no room for text", do=do)
@@ -82,6 +83,36 @@ class Tokenizer:
         lengths = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
         ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), np.uint32, int(lengths.sum()))
         return Tokens(ids, lengths), sum(bool(e.overflowing) for e in encodings)
+
+    def passages(self, text: str, length: int, overlap: int) -> list[str]:
+        """A text as stretches of at most `length` tokens, each `overlap` tokens into the one before, cut at words.
+
+        >>> tokenizer.passages("a b c d e", length=3, overlap=1)
+        ['a b c', 'c d e']
+        """
+        if not 0 <= overlap < length:
+            raise InputError(f"an overlap of {overlap} tokens in passages of {length}", do="make it smaller")
+        self._backend.no_truncation()
+        encoding = self._backend.encode(text, add_special_tokens=False)
+        words, offsets, count = encoding.word_ids, encoding.offsets, len(encoding)
+        firsts = [i for i in range(1, count) if words[i] is None or words[i] != words[i - 1]]  # where words begin
+        passages, start = [], 0
+        while start + length < count:
+            end = _last_between(firsts, start, start + length) or start + length  # a word too long is cut after all
+            passages.append(text[offsets[start][0] : offsets[end - 1][1]])
+            start = _last_between(firsts, start, end - overlap) or end
+        return [*passages, text[offsets[start][0] :]] if passages else [text]
+
+    @property
+    def special_tokens(self) -> int:
+        """How many tokens are added to every text."""
+        return self._backend.num_special_tokens_to_add(is_pair=False)
+
+
+def _last_between(places: list[int], low: int, high: int) -> int | None:
+    """The last of some ascending places that is above `low` and not above `high`."""
+    place = bisect_right(places, high)
+    return places[place - 1] if place and places[place - 1] > low else None
 
 
 def load_tokenizer(name: str | Path) -> Any:

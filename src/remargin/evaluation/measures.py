@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import itertools
+import math
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,17 +17,21 @@ from remargin.evaluation.runs import Run
 from remargin.files import new_file
 
 DEFAULT_MEASURES = ("nDCG@10", "R@100", "RR")
+_JUDGED_CUTOFF = 10  # for measures that have none of their own
 
 
 @dataclass
 class Evaluation:
     """What a run is worth: each measure for each judged query, and on average.
 
-    A judged query that the run lacks counts as 0 and is listed in `missing`.
+    A judged query that the run lacks counts as 0 and is listed in `missing`. `judged` says for each measure what share
+    of the documents down to its cutoff (`judged_cutoff`) was judged, with whatever grade: where it is low, the measure
+    says little. It is a mean over the queries that the run has, for the others have no documents; NaN if it has none.
     """
 
     per_query: dict[str, dict[str, float]] = field(repr=False)
     missing: list[str] = field(repr=False)
+    judged: dict[str, float] = field(repr=False)
 
     @property
     def means(self) -> dict[str, float]:
@@ -31,11 +40,11 @@ class Evaluation:
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write a CSV with a row for each query and a column for each measure."""
-        with new_file(path, overwrite) as out:
-            out.write(",".join(["query", *self.per_query]).encode() + b"\n")
+        with new_file(path, overwrite) as out, io.TextIOWrapper(out, encoding="utf-8", newline="") as text:
+            table = csv.writer(text, lineterminator="\n")
+            table.writerow(["query", *self.per_query])
             for query in next(iter(self.per_query.values())):
-                values = (f"{of_query[query]:.6f}" for of_query in self.per_query.values())
-                out.write(",".join([query, *values]).encode() + b"\n")
+                table.writerow([query, *(f"{of_query[query]:.6f}" for of_query in self.per_query.values())])
 
 
 def evaluate(
@@ -43,35 +52,103 @@ def evaluate(
 ) -> Evaluation:
     """Measure a run against judgments, as trec_eval does.
 
+    Documents without a judgment count as not relevant; `Evaluation.judged` says how many have one. nDCG takes the grade
+    itself as gain, so that a 3 weighs three times as much as a 1. R, RR, AP, P and Success only ask whether a document
+    is relevant: whether its grade is 1 or more. TREC-DL wants 2 or more there: write R(rel=2)@1000. Negative grades,
+    TREC's marks for junk, are as good as none.
+
     Args:
         run: the run.
         qrels: grades by query and document.
-        measures: names such as nDCG@10, R@1000, RR, Success@100, or R(rel=2)@1000 to count only grades of 2 and more.
+        measures: names as ir_measures has them: nDCG@10, R@1000, RR, Success@100, R(rel=2)@1000.
+
+    Raises:
+        InputError: for a measure that ir_measures does not know or cannot compute, and without judgments.
 
     Example:
-        >>> found = evaluate(Run.of({"q1": {"a": 2.0, "b": 1.0}}), {"q1": {"b": 1}, "q2": {"a": 1}}, ["RR", "R@2"])
-        >>> found.means, found.missing
-        ({'RR': 0.25, 'R@2': 0.5}, ['q2'])
+        >>> found = evaluate(Run.of({"q1": {"a": 2.0, "b": 1.0}}), {"q1": {"b": 1}, "q2": {"a": 1}}, ["RR", "R@1"])
+        >>> found.means, found.judged, found.missing
+        ({'RR': 0.25, 'R@1': 0.0}, {'RR': 0.5, 'R@1': 0.0}, ['q2'])
     """
-    import ir_measures
-
     parsed = {_parse(name): name for name in measures}
     if not qrels:
         raise InputError("there are no judgments to measure against", do="choose a split that has some")
     values: dict[str, dict[str, float]] = {name: dict.fromkeys(qrels, 0.0) for name in parsed.values()}
-    judged = {query: run.rankings[query] for query in qrels if run.rankings.get(query)}
-    if judged:
-        relevant = {query: dict(qrels[query]) for query in judged}
-        for metric in ir_measures.iter_calc(list(parsed), relevant, judged):
-            values[parsed[metric.measure]][metric.query_id] = float(metric.value)
-    return Evaluation(values, [query for query in qrels if query not in judged])
+    rankings = {query: run.rankings[query] for query in qrels if run.rankings.get(query)}
+    for metric in _metrics(list(parsed), {query: dict(qrels[query]) for query in rankings}, rankings):
+        values[parsed[metric.measure]][metric.query_id] = float(metric.value)
+    judged = {name: _judged(rankings, qrels, judged_cutoff(name)) for name in parsed.values()}
+    return Evaluation(values, [query for query in qrels if query not in rankings], judged)
+
+
+def judged_cutoff(measure: str) -> int:
+    """The rank down to which `Evaluation.judged` looks: the measure's own cutoff, or 10 if it has none.
+
+    >>> judged_cutoff("R(rel=2)@100"), judged_cutoff("RR")
+    (100, 10)
+    """
+    return int(_parse(measure).params.get("cutoff", _JUDGED_CUTOFF))
+
+
+def _judged(rankings: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Mapping[str, int]], cutoff: int) -> float:
+    shares = []
+    for query, ranking in rankings.items():
+        top = ranking.keys() if cutoff >= len(ranking) else set(itertools.islice(ranking, cutoff))
+        shares.append(len(qrels[query].keys() & top) / len(top))
+    return sum(shares) / len(shares) if shares else math.nan
+
+
+def _metrics(
+    measures: Sequence[Any], qrels: dict[str, dict[str, int]], rankings: dict[str, dict[str, float]]
+) -> Iterable[Any]:
+    """What ir_measures finds, with ties broken alike in every measure.
+
+    Those that trec_eval lacks (RR@10 is one) come from other programs, most of which put tied documents into another
+    order. They get ranks instead of scores. pytrec_eval crashes on negative grades, which trec_eval takes as no
+    judgment.
+    """
+    import ir_measures
+
+    if not rankings:
+        return
+    of_trec_eval = [measure for measure in measures if ir_measures.pytrec_eval.supports(measure)]
+    if of_trec_eval:
+        grades = {
+            query: {document: grade for document, grade in judged.items() if grade >= 0}
+            for query, judged in qrels.items()
+        }
+        yield from ir_measures.iter_calc(of_trec_eval, grades, rankings)
+    others = [measure for measure in measures if measure not in of_trec_eval]
+    if others:
+        ranks = {
+            query: {document: -float(rank) for rank, document in enumerate(ranking)}
+            for query, ranking in rankings.items()
+        }
+        try:
+            yield from ir_measures.iter_calc(others, qrels, ranks)
+        except (OSError, subprocess.CalledProcessError):  # gdeval, a Perl program
+            names = " or ".join(map(str, others))
+            do = "choose another; this one needs Perl, and numbers as query ids"
+            raise InputError(f"ir_measures could not compute {names}", do=do) from None
 
 
 def _parse(name: str) -> Any:
+    """The measure of that name, checked: trec_eval ends the whole process when it gets a cutoff of 0."""
     import ir_measures
 
     try:
-        return ir_measures.parse_measure(name)
-    except (NameError, ValueError, SyntaxError, TypeError) as error:
+        measure: Any = ir_measures.parse_measure(name)
+        measure.validate_params()
+    except (NameError, ValueError, SyntaxError, TypeError, AssertionError) as error:
         do = "use ir_measures names, such as nDCG@10, R@1000, RR or Success@100"
-        raise InputError(f"unknown measure {name!r} ({error})", do=do) from None
+        reason, lacking, _ = str(error).partition("=<object")  # how it prints a value that was not given
+        reason = reason.replace("invalid param", "it needs a") if lacking else reason
+        raise InputError(f"unknown measure {name!r} ({reason})", do=do) from None
+    for parameter in ("cutoff", "rel"):
+        value = measure.params.get(parameter, 1)
+        if isinstance(value, bool) or not 1 <= value < 2**31:
+            raise InputError(f"unknown measure {name!r} ({parameter} {value})", do="give a whole number from 1 on")
+    if not ir_measures.DefaultPipeline.supports(measure):  # type: ignore[no-untyped-call]
+        do = "choose another, or install the package that its documentation names for it"
+        raise InputError(f"ir_measures cannot compute {name!r} here", do=do)
+    return measure

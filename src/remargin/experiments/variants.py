@@ -155,7 +155,6 @@ def run_collection(name: str, data: Path, options: argparse.Namespace, work: Pat
 
 def measure(model: BiEncoder, test: Collection) -> Evaluation:
     """Exact full ranking of the test split."""
-    model = model.to("cuda" if torch.cuda.is_available() else "cpu")
     return evaluate(search(test, "exact", model), test.qrels, MEASURES)
 
 

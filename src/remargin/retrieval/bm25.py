@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from remargin.data.ids import Ids, IdWriter
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
+from remargin.files import new_folder, read_header, sha256, write_header
 
 # Snowball's names and those of the stop word lists that bm25s has for them.
 LANGUAGES = {
     "english": "en", "german": "de", "french": "fr", "spanish": "es", "portuguese": "pt", "italian": "it",
     "russian": "ru", "swedish": "sv", "dutch": "nl", "norwegian": "no",
 }  # fmt: skip
+HEADER = "remargin_bm25.json"
+FORMAT = "remargin-bm25-1"
+REMEDY = "build it again with `remargin index --index bm25`"
 
 
 class BM25:
@@ -30,26 +36,68 @@ class BM25:
         self, documents: Mapping[str, str], k1: float = 0.9, b: float = 0.4, language: str = "english"
     ) -> None:
         import bm25s
+
+        if not (k1 >= 0 and 0 <= b <= 1):
+            raise InputError(f"k1 = {k1}, b = {b}", do="use k1 of at least 0 and b between 0 and 1")
+        self._ids: Sequence[str] | Ids = list(documents)
+        self._parameters = {"k1": k1, "b": b, "language": language}
+        self._index = bm25s.BM25(method="lucene", k1=k1, b=b)
+        self._index.index(self._tokens(list(documents.values())), show_progress=False)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def _tokens(self, texts: list[str]) -> Any:
+        import bm25s
         import Stemmer
 
+        language = str(self._parameters["language"])
         if language not in LANGUAGES:
             raise InputError(f"no stop words for {language!r}", do=f"use one of {', '.join(sorted(LANGUAGES))}")
-        self._tokenize = bm25s.tokenize
-        self._options = {"stopwords": LANGUAGES[language], "stemmer": Stemmer.Stemmer(language), "show_progress": False}
-        self._ids = np.array(list(documents), object)
-        self._index = bm25s.BM25(method="lucene", k1=k1, b=b)
-        self._index.index(self._tokenize(list(documents.values()), **self._options), show_progress=False)
+        stemmer = Stemmer.Stemmer(language)
+        return bm25s.tokenize(texts, stopwords=LANGUAGES[language], stemmer=stemmer, show_progress=False)
 
     def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
         """The k best documents of each query; fewer, where fewer share a word with it."""
         if not queries:
             return Run({})
-        tokens: Any = self._tokenize(list(queries.values()), **self._options)
+        tokens = self._tokens(list(queries.values()))
         depth = min(k, len(self._ids))
         rows, scores = self._index.retrieve(tokens, k=depth, show_progress=False, sorted=True, n_threads=-1)
         found = {}
-        for query, row, score in zip(queries, rows, scores, strict=True):
+        for query, row, score in zip(queries, np.asarray(rows), scores, strict=True):
             matching = score > 0
-            ids = self._ids[np.asarray(row)[matching]]
-            found[query] = dict(zip(ids.tolist(), score[matching].tolist(), strict=True))
+            ids = [self._ids[r] for r in row[matching].tolist()]
+            found[query] = dict(zip(ids, score[matching].tolist(), strict=True))
         return Run.of(found)
+
+    def save(self, folder: str | Path, data: str = "", overwrite: bool = False) -> None:
+        """Write a folder that `load` maps into memory."""
+        with new_folder(folder, overwrite, HEADER) as out:
+            self._index.save(out / "bm25s", show_progress=False)
+            (out / "ids").mkdir()
+            writer = IdWriter(out / "ids")
+            writer.add(list(self._ids))
+            checksums = {file.name: sha256(file) for file in sorted((out / "bm25s").iterdir())}
+            header = {"format": FORMAT, "data": data, **self._parameters, "ids": writer.close(), "sha256": checksums}
+            write_header(out / HEADER, header)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> BM25:
+        """An index that `save` wrote, memory-mapped.
+
+        Raises:
+            InputError: if the folder holds none, or it is damaged.
+        """
+        import bm25s
+
+        folder = Path(folder)
+        header = read_header(folder / HEADER, FORMAT, REMEDY)
+        self = cls.__new__(cls)
+        self._parameters = {name: header[name] for name in ("k1", "b", "language")}
+        self._ids = Ids(folder / "ids", **header["ids"])
+        try:
+            self._index = bm25s.BM25.load(folder / "bm25s", mmap=True, load_corpus=False)
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"damaged ({error})", file=folder / "bm25s", do=REMEDY) from None
+        return self

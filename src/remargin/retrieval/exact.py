@@ -2,58 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from remargin.encoder import BiEncoder
-from remargin.evaluation.runs import Run
+from remargin.numerics import exact_products
+from remargin.retrieval.codes import Coder
 
-DOCUMENTS_AT_ONCE = 65_536
-QUERIES_AT_ONCE = 256
+# Scores of so many queries and documents are in memory at a time: what fits a CPU's caches, and what fills a GPU.
+CPU_BLOCK = (1024, 4096)
+GPU_BLOCK = (256, 131_072)
+CPU_GROUP, GPU_GROUP = 32, 64  # neighbouring scores of which first only the maximum is looked at
+
+Matrix = NDArray[Any] | Tensor
 
 
 def top_k(
-    queries: NDArray[Any], documents: NDArray[Any], k: int, device: torch.device | str = "cpu"
+    queries: Matrix, documents: Matrix, k: int, device: torch.device | str = "cpu", coder: Coder | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Scores and rows of the k documents with the largest dot product for each query, best first.
 
-    >>> scores, rows = top_k(np.eye(2, dtype="f4"), np.array([[1, 0], [0, 2], [3, 1]], "f4"), k=2)
-    >>> rows.tolist()
-    [[2, 0], [1, 2]]
+    Documents are read once, block by block, so they may be a memory map larger than memory. Scores are float32; where
+    documents are float16 or bfloat16 and the device is a GPU, queries are rounded likewise.
+
+    Args:
+        queries: (n, d).
+        documents: (m, d), or their codes.
+        k: how many; fewer if there are fewer documents.
+        device: where to compute.
+        coder: of the codes.
+
+    Example:
+        >>> scores, rows = top_k(np.eye(2, dtype="f4"), np.array([[1, 0], [0, 2], [3, 1]], "f4"), k=2)
+        >>> rows.tolist()
+        [[2, 0], [1, 2]]
     """
+    device = torch.device(device)
     k = min(k, len(documents))
-    all_scores, all_rows = [], []
-    for q in range(0, len(queries), QUERIES_AT_ONCE):
-        block = torch.from_numpy(queries[q : q + QUERIES_AT_ONCE]).to(device)
-        best = torch.empty(len(block), 0, device=device)
-        rows = torch.empty(len(block), 0, dtype=torch.long, device=device)
-        for d in range(0, len(documents), DOCUMENTS_AT_ONCE):
-            part = torch.from_numpy(documents[d : d + DOCUMENTS_AT_ONCE]).to(device)
-            scores, found = (block @ part.T).topk(min(k, len(part)))
-            best, order = torch.cat([best, scores], 1).topk(min(k, best.shape[1] + scores.shape[1]))
-            rows = torch.cat([rows, found + d], 1).gather(1, order)
-        all_scores.append(best.float().cpu().numpy())
-        all_rows.append(rows.cpu().numpy())
-    if not all_scores:
-        return np.empty((0, k), np.float32), np.empty((0, k), np.int64)
-    return np.concatenate(all_scores), np.concatenate(all_rows)
+    wanted = _tensor(queries).to(device, torch.float32)
+    shift = None
+    if coder is not None:
+        shift = (wanted @ torch.from_numpy(coder.offset).to(device)).cpu().numpy()
+        wanted = wanted * torch.from_numpy(coder.scale).to(device)
+    best = _Best(len(wanted), k, device)
+    at_once, size = CPU_BLOCK if device.type == "cpu" else GPU_BLOCK
+    compute = _precision(documents, device)
+    wanted = wanted.to(compute)
+    with torch.inference_mode(), exact_products(device):
+        for start in range(0, len(documents), size):
+            block = _tensor(documents[start : start + size]).to(device)
+            block = (block if coder is None else coder.decode(block)).to(compute)
+            for q in range(0, len(wanted), at_once):
+                best.add(q, _scores(wanted[q : q + at_once], block), start)
+    values, rows = best.sorted()
+    return (values if shift is None else values + shift[:, None]), rows
 
 
-class DocumentIndex:
-    """Documents encoded once, to be searched with the same model as often as you like."""
+class _Best:
+    """The best scores of each query so far, and the rows they came from."""
 
-    def __init__(self, model: BiEncoder, documents: Mapping[str, str]) -> None:
-        self._model = model
-        self._ids = np.array(list(documents), object)
-        self._vectors = model.encode_documents(list(documents.values()))
+    def __init__(self, queries: int, k: int, device: torch.device) -> None:
+        self._k = k
+        self._scores = torch.full((queries, k), -torch.inf, device=device)
+        self._rows = torch.full((queries, k), -1, dtype=torch.long, device=device)
 
-    def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
-        """The k best documents of each query, by the model's similarity."""
-        vectors = self._model.encode_queries(list(queries.values()))
-        scores, rows = top_k(vectors, self._vectors, k, self._model.device)
-        found = zip(queries, rows, scores, strict=True)
-        return Run.of({query: dict(zip(self._ids[r].tolist(), s.tolist(), strict=True)) for query, r, s in found})
+    def add(self, first: int, scores: Tensor, start: int) -> None:
+        """Take in the scores (n, m) of the queries from `first` on, with the documents from `start` on."""
+        part = slice(first, first + len(scores))
+        best, rows = self._scores[part], self._rows[part]
+        if scores.device.type == "cpu" and start:
+            scores, found = _above(scores, best.amin(1, keepdim=True))
+        else:
+            scores, found = _largest(scores, min(self._k, scores.shape[1]))
+        merged, order = torch.cat([best, scores], 1).topk(self._k, sorted=False)
+        self._rows[part] = torch.cat([rows, found + start], 1).gather(1, order)
+        self._scores[part] = merged
+
+    def sorted(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores and rows, best first."""
+        scores, order = self._scores.sort(dim=1, descending=True)
+        return scores.cpu().numpy(), self._rows.gather(1, order).cpu().numpy()
+
+
+def _above(scores: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+    """The scores above each row's least, padded to one length with -inf, and their columns.
+
+    After the first block few scores are among the best, and on a CPU to find those few is much faster than torch.topk:
+    first the groups of neighbours whose maximum is high enough, then the scores in these.
+    """
+    rows, columns = scores.shape
+    group = CPU_GROUP if columns % CPU_GROUP == 0 else 1
+    groups = scores.view(-1, group)
+    high = (groups.amax(1).view(rows, -1) > least).flatten().nonzero().squeeze(1)
+    row = high // (columns // group)
+    inside = groups.index_select(0, high)
+    place, offset = (inside > least.index_select(0, row)).nonzero(as_tuple=True)
+    row, column = row[place], high[place] % (columns // group) * group + offset
+    counts = torch.bincount(row, minlength=rows)
+    slot = torch.arange(len(row)) - (counts.cumsum(0) - counts)[row]
+    values = torch.full((rows, int(counts.max())), -torch.inf)
+    found = torch.zeros(values.shape, dtype=torch.long)
+    values[row, slot] = inside[place, offset]
+    found[row, slot] = column
+    return values, found
+
+
+def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest scores of each row, in any order, and their columns.
+
+    The k best are in the k groups of neighbours with the best maxima: where these are few, a GPU is faster so.
+    """
+    rows, columns = scores.shape
+    if scores.device.type == "cpu" or columns % GPU_GROUP or columns < 4 * GPU_GROUP * k:
+        return scores.topk(k, sorted=False)
+    groups = scores.view(rows, -1, GPU_GROUP).amax(2).topk(k, sorted=False).indices
+    among = (groups.unsqueeze(2) * GPU_GROUP + torch.arange(GPU_GROUP, device=scores.device)).flatten(1)
+    values, order = scores.gather(1, among).topk(k, sorted=False)
+    return values, among.gather(1, order)
+
+
+def _tensor(matrix: Matrix) -> Tensor:
+    if isinstance(matrix, Tensor):
+        return matrix
+    with warnings.catch_warnings():  # a read-only memory map: fine, since nothing here writes to it
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(matrix)
+
+
+def _precision(documents: Matrix, device: torch.device) -> torch.dtype:
+    """What to multiply in: a GPU takes half precision as it is."""
+    half = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+    name = str(documents.dtype).removeprefix("torch.")
+    return torch.float32 if device.type == "cpu" else half.get(name, torch.float32)
+
+
+def _scores(queries: Tensor, documents: Tensor) -> Tensor:
+    """All dot products, in float32."""
+    if queries.device.type == "cpu" and (onednn := getattr(torch.ops.mkldnn, "_linear_pointwise", None)) is not None:
+        product: Tensor = onednn(queries, documents, None, "none", [], "")  # a fifth faster than torch.mm on AMD
+        return product
+    if queries.dtype == torch.float32:
+        return queries @ documents.T
+    return torch.mm(queries, documents.T, out_dtype=torch.float32)
+
+
+class Exact:
+    """Compares queries with every vector, or with its code."""
+
+    def __init__(self, documents: Matrix, device: torch.device | str = "cpu", coder: Coder | None = None) -> None:
+        self._documents = documents
+        self._device = device
+        self._coder = coder
+        self.approximate = coder is not None
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores and rows of the k best vectors of each query."""
+        return top_k(queries, self._documents, k, self._device, self._coder)

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from remargin.data.collection import Collection
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from remargin.encoder import BiEncoder
 
-Index = Literal["bm25", "exact"]
+
+class Index(Protocol):
+    """Anything that ranks its documents for queries: `BM25`, `DenseIndex`."""
+
+    def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
+        """The k best documents of each query."""
 
 
-def search(collection: Collection, index: Index = "exact", model: BiEncoder | None = None, k: int = 1000) -> Run:
-    """Rank the collection's documents for each of its queries.
+def search(
+    collection: Collection, index: str | Path | Index = "exact", model: BiEncoder | None = None, k: int = 1000
+) -> Run:
+    """Rank documents for each of a collection's queries. A query that is itself a document does not find itself.
 
     Args:
-        collection: documents and queries.
-        index: "bm25", or "exact" dense search with a model.
-        model: the encoder, for every index but bm25.
+        collection: the queries, and the documents if the index is made on the way.
+        index: "bm25"; "exact", "faiss" or "milvus" with a model; a folder that `remargin index` wrote; an open index.
+        model: the encoder. A folder knows its own, and another one is refused.
         k: how many documents for each query.
 
     Example:
@@ -29,14 +42,60 @@ def search(collection: Collection, index: Index = "exact", model: BiEncoder | No
         >>> list(run.rankings) == list(collection.queries)
         True
     """
-    if index not in get_args(Index):
-        raise InputError(f"unknown index {index!r}", do=f"use {' or '.join(get_args(Index))}")
-    if (model is None) != (index == "bm25"):
-        raise InputError(f"index {index!r} {'takes no' if model else 'needs a'} model", do="see --help")
-    if model is None:
+    if isinstance(index, str | Path):
+        index = _open(collection, index, model)
+    if not collection.self_matches:
+        return index.search(collection.queries, k)
+    run = index.search(collection.queries, k + 1).without((id, id) for id in collection.self_matches)
+    return Run.of(run.rankings, depth=k)
+
+
+def _open(collection: Collection, index: str | Path, model: BiEncoder | None) -> Index:
+    if index == "bm25":
+        if model is not None:
+            raise InputError("index 'bm25' takes no model", do="leave --model out")
         from remargin.retrieval.bm25 import BM25
 
-        return BM25(collection.documents).search(collection.queries, k)
-    from remargin.retrieval.exact import DocumentIndex
+        return BM25(collection.documents)
+    if index in ("exact", "faiss", "milvus"):
+        if model is None:
+            raise InputError(f"index {index!r} needs a model", do="give --model")
+        return _temporary(collection, str(index), model)
+    if not Path(index).is_dir():
+        do = "use bm25, exact, faiss, milvus, or a folder that `remargin index` wrote"
+        raise InputError(f"unknown index {str(index)!r}", do=do)
+    return load_index(index, model)
 
-    return DocumentIndex(model, collection.documents).search(collection.queries, k)
+
+def load_index(folder: str | Path, model: BiEncoder | None = None) -> Index:
+    """An index in a folder, of whichever kind."""
+    from remargin.retrieval import bm25
+
+    if (Path(folder) / bm25.HEADER).is_file():
+        if model is not None:
+            raise InputError("a BM25 index takes no model", file=folder, do="leave --model out")
+        return bm25.BM25.load(folder)
+    from remargin.retrieval.index import open_index
+
+    return open_index(folder, model)
+
+
+def _temporary(collection: Collection, backend: str, model: BiEncoder) -> Index:
+    """An index for this once."""
+    from remargin.retrieval.backends import BackendSettings
+    from remargin.retrieval.dense import DenseIndex
+    from remargin.retrieval.index import build_index, open_index
+    from remargin.retrieval.vectors import Vectors
+
+    vectors = Vectors.of(model, collection.documents, collection.name)
+    if backend == "exact":
+        return DenseIndex(model, vectors)
+    folder = Path(tempfile.mkdtemp())
+    try:
+        build_index(vectors, folder / "index", BackendSettings(backend))  # type: ignore[arg-type]
+        index = open_index(folder / "index", model)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    weakref.finalize(index, shutil.rmtree, folder)
+    return index

@@ -1,0 +1,138 @@
+"""remargin compare: runs -> a table with significance tests."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from remargin.cli.options import (
+    Config,
+    Measures,
+    Overwrite,
+    RequiredData,
+    SkipBad,
+    Split,
+    load_collection,
+    measure_names,
+)
+from remargin.errors import InputError
+
+if TYPE_CHECKING:
+    from remargin.data.collection import Collection
+    from remargin.evaluation.comparison import Comparison
+    from remargin.evaluation.runs import Run
+
+FORMATS = ("terminal", "csv", "latex", "markdown")
+ENDINGS = {".csv": "csv", ".tex": "latex", ".md": "markdown"}
+BEST = "best"
+
+
+def compare(
+    data: RequiredData,
+    runs: Annotated[list[Path], typer.Option(help="Two run files or more: --runs a.trec b.trec.")],
+    measures: Measures = None,
+    reference: Annotated[str, typer.Option(help="What to compare with: one of the runs, or best.")] = BEST,
+    bound: Annotated[float, typer.Option(help="The largest difference that does not matter.")] = 0.05,
+    alpha: Annotated[float, typer.Option(help="p values below it count.")] = 0.05,
+    correction: Annotated[str, typer.Option(help="bonferroni, holm or none, within each measure.")] = "bonferroni",
+    samples: Annotated[int, typer.Option(help="Of Fisher's randomisation test.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="For everything that is random.")] = 0,
+    format: Annotated[
+        str | None,
+        typer.Option(help=f"{', '.join(FORMATS)}; without, as the name of --out ends, or terminal."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write it to this file.")] = None,
+    split: Split = "test",
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    config: Config = None,
+) -> None:
+    """Compare run files query by query: which are equivalent, which are no worse, which differ."""
+    from remargin.evaluation.comparison import CompareSettings
+    from remargin.evaluation.comparison import compare as run_compare
+    from remargin.evaluation.runs import Run
+    from remargin.files import new_file, refuse_existing
+
+    if format is None:
+        format = ENDINGS.get(out.suffix, FORMATS[0]) if out else FORMATS[0]
+    elif format not in FORMATS:
+        raise InputError(f"unknown format {format!r}", do=f"choose one of {', '.join(FORMATS)}")
+    if out is not None:
+        refuse_existing(out, overwrite)
+    names = run_names(runs)
+    settings = CompareSettings(_reference(reference, names), bound, alpha, correction, samples, seed)
+    settings.check_runs(names)  # before anything is read
+    loaded = {name: Run.load(path) for name, path in names.items()}
+    collection = load_collection(data, split, skip_bad)
+    loaded = {name: _without_queries(run, collection, name) for name, run in loaded.items()}
+    compared = run_compare(loaded, collection.qrels, measure_names(measures, ["nDCG@10"]), **asdict(settings))
+    text = _render(compared, format, to_screen=out is None and sys.stdout.isatty())
+    if out is None:
+        print(text, end="")
+        return
+    with new_file(out, overwrite) as file:
+        file.write(text.encode())
+    print(f"wrote {out}")
+
+
+def run_names(paths: Sequence[Path]) -> dict[str, Path]:
+    """A short name for each run file: its own without the ending, after as many folders as tell it from the others.
+
+    >>> list(run_names([Path("x/bm25.trec.gz"), Path("y/margin-0.3.trec")]))
+    ['bm25', 'margin-0.3']
+    >>> list(run_names([Path("out/x/run.trec"), Path("out/y/run.trec")]))
+    ['x/run', 'y/run']
+    """
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise InputError("given twice", file=path, do="give each run file once")
+        seen.add(path.resolve())
+    parts = [(*path.parent.parts, _stem(path)) for path in paths]
+    for depth in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names) and BEST not in names:
+            return dict(zip(names, paths, strict=True))
+    return {str(path): path for path in paths}
+
+
+def _stem(path: Path) -> str:
+    name = Path(path.name.removesuffix(".gz"))
+    return name.stem if name.suffix[1:].isalpha() else name.name  # the .3 of margin-0.3 is no ending
+
+
+def _reference(given: str, names: dict[str, Path]) -> str:
+    """The name of the run that is meant: by that name, or by its file."""
+    if given == BEST or given in names:
+        return given
+    found = [name for name, path in names.items() if Path(given).resolve() == path.resolve() or given == path.name]
+    if len(found) == 1:
+        return found[0]
+    problem = "fits more than one run" if found else "is none of the runs"
+    raise InputError(f"reference {given!r} {problem}", do=f"choose {BEST} or one of {', '.join(names)}")
+
+
+def _without_queries(run: Run, collection: Collection, name: str) -> Run:
+    """The run without documents that are the query itself, as `evaluate` measures it."""
+    itself = [(id, id) for id in collection.self_matches if id in run.rankings.get(id, {})]
+    if itself:  # on standard error, for the table itself may go into a pipe
+        print(f"{name}: documents that are the query itself, left out: {len(itself):,}", file=sys.stderr)
+    return run.without(itself)
+
+
+def _render(compared: Comparison, format: str, to_screen: bool) -> str:
+    from remargin.report.comparison import comparison_csv, comparison_table, details_table
+
+    if format == "csv":
+        return comparison_csv(compared)
+    tables = [comparison_table(compared), details_table(compared)]
+    if format == "terminal":
+        width = shutil.get_terminal_size().columns if to_screen else None
+        return "\n".join(table.terminal(width, styled=to_screen) for table in tables)
+    return "\n".join(table.latex() if format == "latex" else table.markdown() for table in tables)

@@ -1,0 +1,52 @@
+"""remargin fuse: one run file out of several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from remargin.cli.options import Config, Data, Measures, Overwrite, SkipBad, load_collection, measure_names
+
+
+def fuse(
+    runs: Annotated[list[Path], typer.Option(help="Two run files or more: --runs bm25.trec dense.trec.")],
+    out: Annotated[Path, typer.Option(help="The run file to write; .gz packs it.")],
+    weight: Annotated[
+        float | None, typer.Option(help="Instead of ranks, add up scores: so much of the second run, 0 to 1.")
+    ] = None,
+    tune: Annotated[
+        list[Path] | None, typer.Option(help="Choose the weight with these two runs of --split, in the same order.")
+    ] = None,
+    data: Data = None,
+    split: Annotated[str, typer.Option(help="The split to choose the weight on.")] = "dev",
+    measures: Measures = None,
+    k: Annotated[float, typer.Option(help="Of reciprocal rank fusion: a rank scores 1 / (k + rank).")] = 60.0,
+    depth: Annotated[int, typer.Option(min=1, help="Documents for each query.")] = 1000,
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    config: Config = None,
+) -> None:
+    """Fuse runs by reciprocal rank, or two of them by a weighted sum of scores, given or chosen on a dev split."""
+    from remargin.errors import InputError
+    from remargin.evaluation.runs import Run
+    from remargin.files import refuse_existing
+    from remargin.retrieval.fusion import reciprocal_rank, tune_weight, weighted
+
+    refuse_existing(out, overwrite)
+    if (weight is not None or tune) and len(runs) != 2:
+        raise InputError(f"a weight is between two runs, not {len(runs)}", do="give --runs FIRST SECOND")
+    if weight is not None and tune:
+        raise InputError("a weight, and runs to choose it with", do="give --weight or --tune")
+    if tune and (len(tune) != 2 or data is None):
+        raise InputError("a weight is chosen with two runs and their judgments", do="give --tune FIRST SECOND --data")
+    found = [Run.load(path) for path in runs]
+    if tune:
+        (measure,) = measure_names(measures, ["nDCG@10"])[:1]
+        first, second = (Run.load(path) for path in tune)
+        weight, means = tune_weight(first, second, load_collection(str(data), split, skip_bad).qrels, measure)
+        print(f"weight {weight} of {runs[1]}: {measure} {means[weight]:.4f} on {split}")
+    fused = reciprocal_rank(found, k, depth) if weight is None else weighted(found[0], found[1], weight, depth)
+    fused.save(out, tag="fused", overwrite=overwrite)
+    print(f"wrote {out}: {len(fused):,} queries")

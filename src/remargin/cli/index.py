@@ -1,0 +1,211 @@
+"""remargin encode, index, update: vectors of texts and what searches them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from remargin.cli.options import Config, Data, Model, Overwrite, RequiredData, SkipBad
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from remargin.data.collection import Text
+    from remargin.data.tables import Rejects
+    from remargin.encoder import BiEncoder
+    from remargin.retrieval.vectors import Vectors
+
+Precision = Annotated[str, typer.Option(help="float32, or float16 for half the size.")]
+Chunk = Annotated[
+    int | None,
+    typer.Option(help="Cut documents into overlapping passages of so many tokens; one scores as its best passage."),
+]
+Overlap = Annotated[int | None, typer.Option(help="Tokens that neighbouring passages share; a quarter by default.")]
+Length = Annotated[int | None, typer.Option(min=3, help="Tokens to read of each text, if not what the model says.")]
+
+
+def encode(
+    data: RequiredData,
+    model: Annotated[str, typer.Option(help="The encoder: a folder or a Hugging Face name.")],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    what: Annotated[str, typer.Option(help="documents, or queries.")] = "documents",
+    precision: Precision = "float32",
+    chunk: Chunk = None,
+    overlap: Overlap = None,
+    length: Length = None,
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    config: Config = None,
+) -> None:
+    """Encode a collection's texts into a memory-mapped matrix. Killed in the middle, it goes on where it was."""
+    from remargin.data.tables import Rejects
+    from remargin.errors import InputError
+    from remargin.files import refuse_existing
+    from remargin.retrieval.vectors import HEADER
+
+    if what not in ("documents", "queries"):
+        raise InputError(f"nothing called {what!r} to encode", do="use documents or queries")
+    refuse_existing(out, overwrite, HEADER)
+    rejects = Rejects(skip=skip_bad)
+    encoder = _load(model, length, what)
+    vectors = _encode(data, encoder, out, rejects, overwrite, what, precision, chunk, overlap)
+    rows, dimension = vectors.matrix.shape
+    print(f"wrote {out}: {len(vectors.ids):,} {what}, {rows:,} vectors of {dimension} numbers ({precision})")
+    _say_truncated(vectors, what)
+
+
+def index(
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    vectors: Annotated[Path | None, typer.Option(help="What `remargin encode` wrote.")] = None,
+    data: Data = None,
+    model: Model = None,
+    index: Annotated[str, typer.Option(help="exact, faiss (the paper's HNSW over OPQ), milvus, or bm25.")] = "exact",
+    precision: Precision = "float32",
+    chunk: Chunk = None,
+    overlap: Overlap = None,
+    length: Length = None,
+    coding: Annotated[str | None, typer.Option(help="exact: compare codes, int8 or binary, then re-score.")] = None,
+    over_fetch: Annotated[
+        int | None, typer.Option(help="Candidates to re-score exactly for each wanted document: 8, or 2 for int8.")
+    ] = None,
+    factory: Annotated[
+        str | None, typer.Option(help="faiss: any index, as its factory writes it; milvus: an index type.")
+    ] = None,
+    links: Annotated[int, typer.Option(help="faiss: links of each vector in the HNSW graph.")] = 32,
+    ef_construction: Annotated[int, typer.Option(help="faiss: candidates for links while building.")] = 200,
+    code_bytes: Annotated[int, typer.Option(help="faiss: bytes of each vector's quantised code.")] = 32,
+    search_parameters: Annotated[str, typer.Option(help="faiss: such as nprobe=64 for IVF indexes.")] = "",
+    uri: Annotated[str | None, typer.Option(help="milvus: a server; without it, a file in the folder.")] = None,
+    k1: Annotated[float, typer.Option(help="bm25: how soon repeated words stop counting.")] = 0.9,
+    b: Annotated[float, typer.Option(help="bm25: how much long documents are held back, 0 to 1.")] = 0.4,
+    language: Annotated[str, typer.Option(help="bm25: of the stemmer and the stop words.")] = "english",
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    config: Config = None,
+) -> None:
+    """Build an index, from vectors or straight from a collection; `remargin search --index FOLDER` uses it."""
+    from remargin.data.tables import Rejects
+    from remargin.errors import InputError
+    from remargin.files import refuse_existing
+
+    rejects = Rejects(skip=skip_bad)
+    if index == "bm25":
+        from remargin.retrieval import bm25
+
+        if data is None:
+            raise InputError("a BM25 index is made of texts", do="give --data")
+        refuse_existing(out, overwrite, bm25.HEADER)
+        texts = {text.id: text.text for text in _texts(data, "documents", rejects)}
+        lexical = bm25.BM25(texts, k1, b, language)
+        lexical.save(out, data, overwrite)
+        print(f"wrote {out}: BM25 of {len(lexical):,} documents, {_size(out) / len(lexical):,.0f} bytes each")
+        return
+    from remargin.retrieval.backends import BackendSettings
+    from remargin.retrieval.index import HEADER, build_index
+    from remargin.retrieval.vectors import Vectors
+
+    given: Any = (index, coding, over_fetch, factory, links, ef_construction, code_bytes, search_parameters, uri)
+    settings = BackendSettings(*given)
+    refuse_existing(out, overwrite, HEADER)
+    if (vectors is None) == (data is None) or (data is None) != (model is None):
+        raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
+    if vectors is not None:
+        made = Vectors.load(vectors)
+    else:
+        between = out.absolute().parent / f".{out.name}.vectors"  # what is encoded is not lost if building fails
+        encoder = _load(str(model), length, "documents")
+        made = _encode(str(data), encoder, between, rejects, True, "documents", precision, chunk, overlap)
+        _say_truncated(made, "documents")
+    start = time.perf_counter()
+    build_index(made, out, settings, overwrite)
+    seconds = time.perf_counter() - start
+    if vectors is None:
+        import shutil
+
+        shutil.rmtree(between)
+    count, stored = len(made.ids), (out / "vectors.bin").stat().st_size
+    extra = (_size(out) - stored) / count
+    print(f"wrote {out}: {index} index of {count:,} documents, built in {seconds:,.1f} s")
+    print(f"bytes of each document: {stored / count:,.0f} of vectors, {extra:,.0f} of the index")
+
+
+def update(
+    index: Annotated[Path, typer.Option(help="The index to change, a folder.")],
+    data: Data = None,
+    keep_others: Annotated[bool, typer.Option(help="Keep documents that are not in --data.")] = False,
+    vectors: Annotated[Path | None, typer.Option(help="Add these, which `remargin encode` wrote.")] = None,
+    replace: Annotated[bool, typer.Option(help="Documents of --vectors may take the place of older ones.")] = False,
+    delete: Annotated[Path | None, typer.Option(help="Delete the documents in this file, one id a line.")] = None,
+    model: Model = None,
+    skip_bad: SkipBad = False,
+    config: Config = None,
+) -> None:
+    """Change an index in place: follow a collection (new and changed documents are encoded), add, or delete."""
+    from remargin.data.tables import Rejects
+    from remargin.errors import InputError
+    from remargin.retrieval.index import add_documents, delete_documents, synchronise
+    from remargin.retrieval.vectors import Vectors
+
+    if sum(given is not None for given in (data, vectors, delete)) != 1:
+        raise InputError("nothing to do, or too much at once", do="give one of --data, --vectors and --delete")
+    if data is not None:
+        rejects = Rejects(skip=skip_bad)
+        encoder = None if model is None else _load(model, None, "documents")
+        changes = synchronise(index, _texts(data, "documents", rejects), encoder, keep_others)
+        print(f"{index}: {changes.added:,} added, {changes.replaced:,} replaced, {changes.deleted:,} deleted")
+    elif vectors is not None:
+        changes = add_documents(index, Vectors.load(vectors), replace)
+        print(f"{index}: {changes.added:,} added, {changes.replaced:,} replaced")
+    elif delete is not None:
+        from remargin.data.tables import read_lines
+
+        ids = [line.strip() for _, line in read_lines(delete, Rejects()) if line.strip()]
+        delete_documents(index, ids)
+        print(f"{index}: {len(ids):,} deleted")
+
+
+def _load(model: str, length: int | None, what: str) -> BiEncoder:
+    from remargin.encoder import BiEncoder
+
+    return BiEncoder.from_pretrained(model, **({} if length is None else {_LENGTHS[what]: length}))  # type: ignore[arg-type]
+
+
+_LENGTHS = {"documents": "document_length", "queries": "query_length"}
+
+
+def _texts(data: str, what: str, rejects: Rejects) -> Iterator[Text]:
+    """A collection's texts, streamed; what was skipped is counted on standard error at the end."""
+    from remargin.data.collection import checked_texts, open_source
+
+    source = open_source(data, rejects)
+    if what == "documents":
+        yield from checked_texts(source.documents(), "document", rejects)
+    else:
+        yield from checked_texts(source.queries(), "query", rejects)
+    if rejects.errors:
+        print(f"skipped bad input: {rejects.first()}", file=sys.stderr)
+
+
+def _encode(
+    data: str, encoder: BiEncoder, out: Path, rejects: Rejects, overwrite: bool, what: Any, *settings: Any
+) -> Vectors:
+    from remargin.retrieval.vectors import Made
+    from remargin.retrieval.vectors import encode as write_vectors
+
+    made = Made.by(encoder, data, what, *settings)
+    return write_vectors(encoder, _texts(data, what, rejects), out, made, overwrite)
+
+
+def _say_truncated(vectors: Vectors, what: str) -> None:
+    if vectors.truncated:
+        share = vectors.truncated / len(vectors.matrix)
+        advice = "; --chunk reads them whole" if what == "documents" and vectors.made.chunk is None else ""
+        print(f"longer than {vectors.made.length} tokens and cut: {vectors.truncated:,} ({share:.1%}){advice}")
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -1,0 +1,86 @@
+"""The columns of a table of collections: what `--data` strings stand for, and the names of their files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from remargin.data.benchmarks import BEIR, MS_MARCO, TREC_DL
+from remargin.errors import InputError
+from remargin.report.zero_shot import Column
+
+
+def find_column(data: str) -> Column:
+    """The column of a collection, or of a whole benchmark.
+
+    Args:
+        data: whatever `Collection.load` takes; or a benchmark by its short or full name or its name in BEIR, which then
+            comes from ir_datasets. A folder with BEIR's name for a benchmark is that benchmark, CQADupStack with its
+            twelve folders inside. NAME=DATA names the column otherwise.
+
+    Example:
+        >>> find_column("SciFact")
+        Column(name='SCF', parts=('irds:beir/scifact/test',), split='test')
+        >>> find_column("faq=pairs:questions.csv")
+        Column(name='faq', parts=('pairs:questions.csv',), split='test')
+    """
+    name, text = split_name(data)
+    column = _benchmark(text) or Column(_own_name(text), (text,))
+    return Column(name or column.name, column.parts, column.split)
+
+
+def split_name(text: str) -> tuple[str | None, str]:
+    """The name in NAME=VALUE, if there is one, and the value.
+
+    >>> split_name("after=runs/x/model"), split_name("pairs:faq.csv?query=question")
+    (('after', 'runs/x/model'), (None, 'pairs:faq.csv?query=question'))
+    """
+    name, equals, value = text.partition("=")
+    if not equals or set(name) & set(":/?") or Path(text).exists():
+        return None, text
+    if not name.strip() or not value.strip():
+        raise InputError(f"nothing {'after' if name.strip() else 'before'} the = of {text!r}", do="write NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def file_name(name: str) -> str:
+    """A name as part of a file name.
+
+    >>> file_name("beir/nfcorpus/dev")
+    'beir-nfcorpus-dev'
+    """
+    return re.sub(r"[^\w.@+,-]+", "-", name).strip(".")
+
+
+def stems(column: Column) -> list[str]:
+    """A file name for each part of a column, without ending.
+
+    >>> stems(find_column("CDS"))[:2]
+    ['CDS-android', 'CDS-english']
+    """
+    if len(column.parts) == 1:
+        return [file_name(column.name)]
+    return [file_name(f"{column.name}-{Path(part).name}") for part in column.parts]
+
+
+def _benchmark(text: str) -> Column | None:
+    """The benchmark that a name, an irds: string or a folder stands for."""
+    path = Path(text)
+    for benchmark in (*BEIR, MS_MARCO, *TREC_DL):
+        in_beir = [name.split("/")[1] for name in benchmark.irds if name.startswith("beir/")][:1]
+        if text.strip() and path.is_dir():
+            if path.absolute().name in in_beir:
+                forums = [path / Path(name).name for name in benchmark.irds]
+                parts = forums if len(forums) > 1 and all(forum.is_dir() for forum in forums) else [path]
+                if len(parts) == len(forums):
+                    return Column(benchmark.short, tuple(map(str, parts)), benchmark.split)
+        elif [text] == benchmark.data or text.lower() in map(str.lower, (benchmark.short, benchmark.name, *in_beir)):
+            return Column(benchmark.short, tuple(benchmark.data), benchmark.split)
+    return None
+
+
+def _own_name(text: str) -> str:
+    kind, colon, rest = text.partition(":")
+    if Path(text).is_dir():
+        return Path(text).absolute().name
+    return Path(rest.partition("?")[0]).name.partition(".")[0] if kind == "pairs" else rest if colon else text

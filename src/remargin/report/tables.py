@@ -1,0 +1,290 @@
+"""Tables for the terminal, for Markdown, for LaTeX and as CSV, from one description."""
+
+from __future__ import annotations
+
+import csv
+import io
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\{",
+        "}": r"\}",
+        "$": r"\$",
+        "&": r"\&",
+        "#": r"\#",
+        "%": r"\%",
+        "_": r"\_",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "–": "--",
+        "−": "$-$",
+        "±": r"$\pm$",
+        "†": r"$\dagger$",
+        "‡": r"$\ddagger$",
+    }
+)
+_MARKDOWN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", **{sign: f"\\{sign}" for sign in "\\`*_|[]~$"}})
+
+
+_UNBOUNDED = 100_000  # columns of a screen on which nothing is wrapped
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in one place of a table: a text, perhaps bold, perhaps with marks after it such as a dagger.
+
+    A number keeps its full precision in `value`, for CSV. See `number`, and `MISSING` for a place with nothing in it.
+
+    >>> Cell("0.712", bold=True, marks="†").text
+    '0.712'
+    """
+
+    text: str
+    bold: bool = False
+    marks: str = ""
+    value: float | None = None
+
+
+MISSING = Cell("–")
+
+
+def number(value: float | None, digits: int = 3, bold: bool = False, marks: str = "") -> Cell:
+    """A cell with a number in it, or `MISSING` for None.
+
+    >>> number(0.71234), number(None).text
+    (Cell(text='0.712', bold=False, marks='', value=0.71234), '–')
+    """
+    return MISSING if value is None else Cell(f"{value:z.{digits}f}", bold, marks, value)
+
+
+@dataclass
+class Block:
+    """Rows of a table that belong together, set off from the next block by a rule.
+
+    >>> Block("published", [[Cell("BM25"), number(0.665)]]).label
+    'published'
+    """
+
+    label: str = ""
+    rows: list[list[Cell]] = field(default_factory=list)
+
+
+@dataclass
+class Table:
+    """A table: a title, a header, blocks of rows, and notes under it. Columns with numbers in them are set flush right.
+
+    >>> blocks = [Block("published", [[Cell("BM25"), number(0.6647), number(None)]])]
+    >>> blocks += [Block("measured", [[Cell("ours_v2"), number(0.71, bold=True, marks="†"), number(0.25)]])]
+    >>> table = Table("Zero-shot", ["system", "scifact", "fiqa"], blocks, ["† as good as the best"])
+    >>> print(table.markdown())
+    **Zero-shot**
+    <BLANKLINE>
+    | system | scifact | fiqa |
+    | --- | ---: | ---: |
+    | *published* |  |  |
+    | BM25 | 0.665 | – |
+    | *measured* |  |  |
+    | ours\\_v2 | **0.710**† | 0.250 |
+    <BLANKLINE>
+    † as good as the best
+    <BLANKLINE>
+    """
+
+    title: str
+    header: list[str]
+    blocks: list[Block]
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for row in self._rows():
+            if len(row) != len(self.header):
+                raise ValueError(f"a row of {len(row)} cells under a header of {len(self.header)}")
+
+    def markdown(self) -> str:
+        """As Markdown, with a line of its own for the label of each block."""
+        lines = [f"**{escape_markdown(self.title)}**", ""] if self.title else []
+        lines.append(_pipes(escape_markdown(name) for name in self.header))
+        lines.append(_pipes("---:" if right else "---" for right in self._numeric()))
+        for i, block in enumerate(self.blocks):
+            if block.label or i > 0:
+                label = f"*{escape_markdown(block.label)}*" if block.label else ""
+                lines.append(_pipes([label, *[""] * (len(self.header) - 1)]))
+            lines += [_pipes(map(_markdown_cell, row)) for row in block.rows]
+        for note in self.notes:
+            lines += ["", escape_markdown(note)]
+        return "\n".join(lines) + "\n"
+
+    def latex(self) -> str:
+        r"""As a LaTeX table with the rules of booktabs.
+
+        >>> print(Table("R&D", ["run", "RR"], [Block("", [[Cell("a_b"), number(0.5, marks="†")]])]).latex())
+        % needs \usepackage{booktabs}
+        \begin{table}
+        \centering
+        \caption{R\&D}
+        \begin{tabular}{lr}
+        \toprule
+        run & RR \\
+        \midrule
+        a\_b & 0.500\textsuperscript{$\dagger$} \\
+        \bottomrule
+        \end{tabular}
+        \end{table}
+        <BLANKLINE>
+        """
+        alignment = "".join("r" if right else "l" for right in self._numeric())
+        lines = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering"]
+        lines += [rf"\caption{{{escape_latex(self.title)}}}"] if self.title else []
+        lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", _ampersands(map(escape_latex, self.header))]
+        for block in self.blocks:
+            lines.append(r"\midrule")
+            if block.label:
+                lines.append(rf"\multicolumn{{{len(self.header)}}}{{l}}{{\emph{{{escape_latex(block.label)}}}}} \\")
+            lines += [_ampersands(map(_latex_cell, row)) for row in block.rows]
+        lines += [r"\bottomrule", r"\end{tabular}"]
+        for note in self.notes:
+            lines += ["", rf"{{\footnotesize {escape_latex(note)}\par}}"]
+        return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+    def csv(self) -> str:
+        """As CSV: numbers with all their digits, and what is bold or marked in a column of its own. Without the notes.
+
+        >>> print(Table("", ["run", "RR"], [Block("ours", [[Cell("a"), number(2 / 3, bold=True)]])]).csv())
+        block,run,RR,RR marks
+        ours,a,0.6666666666666666,bold
+        <BLANKLINE>
+        """
+        labelled = any(block.label for block in self.blocks)
+        marked = [any(cell.bold or cell.marks for cell in column) for column in self._columns()]
+        header = ["block"] if labelled else []
+        for name, has_marks in zip(self.header, marked, strict=True):
+            header += [name, f"{name} marks"] if has_marks else [name]
+        rows: list[list[object]] = []
+        for block in self.blocks:
+            for row in block.rows:
+                fields: list[object] = [block.label] if labelled else []
+                for cell, has_marks in zip(row, marked, strict=True):
+                    text = "" if cell == MISSING else cell.text
+                    fields.append(text if cell.value is None else cell.value)
+                    fields += [" ".join(["bold"] * cell.bold + [cell.marks] * bool(cell.marks))] if has_marks else []
+                rows.append(fields)
+        return csv_text(header, rows)
+
+    def terminal(self, width: int | None = None, styled: bool = False) -> str:
+        """As text for the screen: notes of that width, the table as wide as it has to be. Bold is *so* unless styled.
+
+        >>> rows = [[Cell("a"), number(0.5, marks="†")], [Cell("b"), number(0.75, bold=True)]]
+        >>> print(Table("", ["run", "RR"], [Block("", rows)]).terminal())
+        ────────────
+        run       RR
+        ────────────
+        a     0.500†
+        b    *0.750*
+        ────────────
+        <BLANKLINE>
+        """
+        import rich.box
+        import rich.console
+        import rich.table
+        from rich.text import Text
+
+        table = rich.table.Table(box=rich.box.HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
+        columns = [
+            _screen_column(name, cells, styled) for name, cells in zip(self.header, self._columns(), strict=True)
+        ]
+        for header, _ in columns:
+            table.add_column(Text(header, "bold"), no_wrap=True)
+        row = 0
+        for block in self.blocks:
+            table.add_section()
+            if block.label:
+                table.add_row(Text(block.label, "italic"))
+            for cells in block.rows:
+                texts = [texts[row] for _, texts in columns]
+                table.add_row(*(Text(t, "bold" if c.bold else "") for t, c in zip(texts, cells, strict=True)))
+                row += 1
+        out = io.StringIO()
+        console = rich.console.Console(file=out, width=_UNBOUNDED, force_terminal=styled, highlight=False)
+        console.print(table)
+        lines = [line[1:].rstrip() for line in out.getvalue().splitlines()]  # without the edge of the box
+        lines = [self.title, *lines] if self.title else lines
+        for note in self.notes:
+            lines += textwrap.wrap(note, width) if width else [note]
+        return "\n".join(lines) + "\n"
+
+    def _rows(self) -> list[list[Cell]]:
+        return [row for block in self.blocks for row in block.rows]
+
+    def _columns(self) -> list[list[Cell]]:
+        return [[row[i] for row in self._rows()] for i in range(len(self.header))]
+
+    def _numeric(self) -> list[bool]:
+        return [any(cell.value is not None for cell in column) for column in self._columns()]
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV, floats with all the digits that bring them back.
+
+    >>> csv_text(["run", "mean"], [["a,b", 0.1 + 0.2], ["c", None]])
+    'run,mean\\n"a,b",0.30000000000000004\\nc,\\n'
+    """
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([header, *rows])
+    return out.getvalue()
+
+
+def escape_latex(text: str) -> str:
+    r"""Text that LaTeX sets as it is, on one line.
+
+    >>> escape_latex("50% of a_b")
+    '50\\% of a\\_b'
+    """
+    return " ".join(text.split()).translate(_LATEX)
+
+
+def escape_markdown(text: str) -> str:
+    r"""Text that Markdown shows as it is, on one line, inside a table too.
+
+    >>> escape_markdown("a|b_c")
+    'a\\|b\\_c'
+    """
+    return " ".join(text.split()).translate(_MARKDOWN)
+
+
+def _screen_column(name: str, cells: list[Cell], styled: bool) -> tuple[str, list[str]]:
+    """A header and the texts under it, numbers flush right and their marks after them."""
+    texts = [cell.text if styled or not cell.bold else f"*{cell.text}" for cell in cells]
+    tails = [cell.marks if styled or not cell.bold else f"*{cell.marks}" for cell in cells]
+    if all(cell.value is None for cell in cells):
+        return name, [text + tail for text, tail in zip(texts, tails, strict=True)]
+    tail_width = max(map(len, tails))
+    width = max(len(name) - tail_width, *map(len, texts))
+    aligned = [text.rjust(width) + tail for text, tail in zip(texts, tails, strict=True)]
+    return name.rjust(width + tail_width), aligned
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = escape_markdown(cell.text)
+    return (f"**{text}**" if cell.bold else text) + escape_markdown(cell.marks)
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = escape_latex(cell.text if cell.value is None else cell.text.replace("-", "−"))
+    text = rf"\textbf{{{text}}}" if cell.bold else text
+    return text + (rf"\textsuperscript{{{escape_latex(cell.marks)}}}" if cell.marks else "")
+
+
+def _pipes(fields: Iterable[str]) -> str:
+    return "| " + " | ".join(fields) + " |"
+
+
+def _ampersands(fields: Iterable[str]) -> str:
+    row = " & ".join(fields) + r" \\"
+    return "{}" + row if row.startswith(("[", "*")) else row  # else the \\ before would take it for its argument

@@ -1,0 +1,194 @@
+"""The back ends of a dense index on disk: how each is built, extended by new vectors, and opened."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from remargin.errors import InputError
+from remargin.files import append_array, map_array
+from remargin.retrieval.codes import Coder, Coding
+from remargin.retrieval.dense import Backend
+from remargin.retrieval.exact import Exact
+from remargin.retrieval.faiss import Faiss, paper_factory
+
+BackendName = Literal["exact", "faiss", "milvus"]
+State = dict[str, Any]
+VECTORS_AT_ONCE = 65_536
+
+
+@dataclass(frozen=True)
+class BackendSettings:
+    """Which back end, and its parameters. Those of `faiss` are the paper's index: HNSW over 32-byte OPQ.
+
+    Attributes:
+        backend: "exact", "faiss" or "milvus".
+        coding: for exact, compare codes of one byte ("int8") or bit ("binary") for each number instead of vectors.
+        over_fetch: how many times the wanted documents an approximate search fetches, to score them again exactly;
+            without it, what results/indexes.md shows to be enough: 2 for int8, 8 for the others.
+        factory: any FAISS index, as its factory writes it, instead of the paper's; or an index type of Milvus.
+        links: of each vector in the HNSW graph.
+        ef_construction: how many candidates for links are looked at.
+        code_bytes: of product quantisation.
+        search_parameters: for FAISS, such as "nprobe=64".
+        uri: for milvus, a server; without it, a file in the index folder.
+    """
+
+    backend: BackendName = "exact"
+    coding: Coding | None = None
+    over_fetch: int | None = None
+    factory: str | None = None
+    links: int = 32
+    ef_construction: int = 200
+    code_bytes: int = 32
+    search_parameters: str = ""
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.backend not in get_args(BackendName):
+            raise InputError(f"unknown index {self.backend!r}", do=f"use bm25, {', '.join(get_args(BackendName))}")
+        if self.coding is not None and self.coding not in get_args(Coding):
+            raise InputError(f"unknown coding {self.coding!r}", do=f"use {' or '.join(get_args(Coding))}")
+        if self.coding is not None and self.backend != "exact":
+            raise InputError(f"a coding does not go with {self.backend}", do="use --index exact")
+        if self.factory is not None and self.backend == "exact":
+            raise InputError("a factory does not go with exact", do="use --index faiss")
+        for name in ("over_fetch", "links", "ef_construction", "code_bytes"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}", do="choose a larger number")
+
+    @property
+    def candidates(self) -> int:
+        """How many to fetch for each that is wanted."""
+        return self.over_fetch or (2 if self.coding == "int8" else 8)
+
+
+class Storage:
+    """Keeps the files of a back end in an index folder. This one has none: exact search needs only the vectors.
+
+    `matrix` are the vectors, of unit length or not. What a storage must remember, it returns as state.
+    """
+
+    def __init__(self, folder: Path, matrix: NDArray[Any], unit: bool, settings: BackendSettings) -> None:
+        self.folder = folder
+        self.matrix = matrix
+        self.unit = unit
+        self.settings = settings
+
+    def build(self) -> State:
+        """Write the files."""
+        return {}
+
+    def extend(self, start: int, state: State) -> State:
+        """Take in the vectors from row `start` on, and leave all that the present state needs as it is."""
+        return state
+
+    def open(self, state: State, device: torch.device) -> Backend:
+        """The back end, ready to search."""
+        return Exact(self.matrix, device)
+
+
+class CodesStorage(Storage):
+    """Codes of the vectors, and the numbers that decode them, which stay as they were when the index was built."""
+
+    def build(self) -> State:
+        """Fit the codes to the vectors, and write them."""
+        assert self.settings.coding is not None
+        coder = Coder.fit(self.matrix, self.settings.coding)
+        np.stack([coder.offset, coder.scale]).tofile(self.folder / "coder.bin")
+        return self.extend(0, {})
+
+    def extend(self, start: int, state: State) -> State:
+        """Append codes."""
+        coder = self._coder()
+        for place in range(start, len(self.matrix), VECTORS_AT_ONCE):
+            codes = coder.encode(self.matrix[place : place + VECTORS_AT_ONCE])
+            append_array(self.folder / "codes.bin", place * coder.width(), codes)
+        return state
+
+    def open(self, state: State, device: torch.device) -> Backend:
+        """An exact search of the codes."""
+        coder = self._coder()
+        dtype = np.int8 if coder.coding == "int8" else np.uint8
+        return Exact(
+            map_array(self.folder / "codes.bin", dtype, (len(self.matrix), coder.width()), True), device, coder
+        )
+
+    def _coder(self) -> Coder:
+        assert self.settings.coding is not None
+        return Coder(self.settings.coding, *map_array(self.folder / "coder.bin", np.float32, (2, self.matrix.shape[1])))
+
+
+class FaissStorage(Storage):
+    """One file, as FAISS writes it. A change writes another."""
+
+    def build(self) -> State:
+        """Train the index and fill it."""
+        given = self.settings
+        factory = given.factory or paper_factory(self.matrix.shape[1], given.links, given.code_bytes)
+        return self._save(Faiss.build(self.matrix, factory, self.unit, given.ef_construction))
+
+    def extend(self, start: int, state: State) -> State:
+        """Add vectors to the trained index."""
+        index = Faiss.load(self.folder / state["file"], state["radius"])
+        index.add(self.matrix, start)
+        return self._save(index)
+
+    def open(self, state: State, device: torch.device) -> Backend:
+        """The index, on the CPU."""
+        file = self.folder / state["file"]
+        index = Faiss.load(file, state["radius"], self.settings.search_parameters)
+        if len(index) != len(self.matrix):
+            problem = f"{len(index):,} vectors, the header says {len(self.matrix):,}"
+            raise InputError(problem, file=file, do="build the index again")
+        return index
+
+    def _save(self, index: Faiss) -> State:
+        name = f"faiss.{len(index)}.bin"
+        index.save(self.folder / name)
+        return {"file": name, "radius": index.radius}
+
+
+class MilvusStorage(Storage):
+    """A collection of its own, on a server or in a file of the folder."""
+
+    def build(self) -> State:
+        """Make the collection and fill it."""
+        from remargin.retrieval.milvus import Milvus
+
+        name = f"remargin_{uuid.uuid4().hex[:12]}"
+        Milvus.build(self._uri, name, self.matrix, self.settings.factory or "AUTOINDEX")
+        return {"collection": name}
+
+    def extend(self, start: int, state: State) -> State:
+        """Insert vectors."""
+        from remargin.retrieval.milvus import Milvus
+
+        Milvus.extend(self._uri, state["collection"], self.matrix, start)
+        return state
+
+    def open(self, state: State, device: torch.device) -> Backend:
+        """The collection, loaded."""
+        from remargin.retrieval.milvus import Milvus
+
+        return Milvus(self._uri, state["collection"])
+
+    @property
+    def _uri(self) -> str:
+        return self.settings.uri or str(self.folder / "milvus.db")
+
+
+def storage(folder: Path, matrix: NDArray[Any], unit: bool, settings: BackendSettings) -> Storage:
+    """The storage of the back end that the settings name."""
+    kinds: dict[str, type[Storage]] = {
+        "exact": Storage if settings.coding is None else CodesStorage,
+        "faiss": FaissStorage,
+        "milvus": MilvusStorage,
+    }
+    return kinds[settings.backend](folder, matrix, unit, settings)

@@ -1,0 +1,123 @@
+"""Dense search: a model's vectors of the documents, and a back end that finds the nearest of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remargin.encoder import BiEncoder
+from remargin.errors import InputError
+from remargin.evaluation.runs import Run
+from remargin.retrieval.exact import Exact
+from remargin.retrieval.vectors import Vectors
+
+
+class Backend(Protocol):
+    """Finds the vectors with the largest dot product."""
+
+    @property
+    def approximate(self) -> bool:
+        """Whether scores are rough, so that more than the wanted must be fetched and scored again."""
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores and rows of the k best vectors of each query, (n, k), best first; row -1 where it found fewer."""
+
+
+class Found(NamedTuple):
+    """The documents of one query, as rows of the index's ids, and their scores, best first."""
+
+    documents: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+class DenseIndex:
+    """Documents as vectors, to be searched with the model that made them. A document scores as its best passage.
+
+    Args:
+        model: the encoder that made the vectors.
+        vectors: of the documents.
+        backend: which finds the nearest; without one, an exact search on the model's device.
+        over_fetch: an approximate back end is asked for so many times the wanted, which are scored again exactly.
+        deleted: True for documents that must not be found.
+
+    Example:
+        >>> model = BiEncoder.from_pretrained(model_folder)
+        >>> index = DenseIndex(model, Vectors.of(model, {"d1": "one text", "d2": "another"}))
+        >>> index.search({"q": "one text"}, k=1).rankings["q"].keys()
+        dict_keys(['d1'])
+    """
+
+    def __init__(
+        self,
+        model: BiEncoder,
+        vectors: Vectors,
+        backend: Backend | None = None,
+        over_fetch: int = 1,
+        deleted: NDArray[np.bool_] | None = None,
+    ) -> None:
+        made = vectors.made
+        if made.dimension != model.dimension:
+            problem = f"the vectors have {made.dimension} numbers, those of model {model.name} {model.dimension}"
+            raise InputError(problem, do=f"search with {made.model}")
+        if made.model_fingerprint != model.fingerprint():
+            problem = f"the vectors were made by another model than {model.name}"
+            raise InputError(problem, do=f"search with {made.model} as it was, or encode the documents again")
+        self.model = model
+        self.vectors = vectors
+        self._backend = backend or Exact(vectors.matrix, model.device)
+        self._over_fetch = over_fetch
+        self._deleted = np.zeros(len(vectors.ids), bool) if deleted is None else deleted
+
+    def __len__(self) -> int:
+        return len(self._deleted) - int(self._deleted.sum())
+
+    def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
+        """The k best documents of each query, by the model's similarity."""
+        found = self.search_vectors(self.model.encode_queries(list(queries.values())), k)
+        ids = self.vectors.ids
+        return Run.of(
+            {
+                query: dict(zip([ids[row] for row in rows.tolist()], scores.tolist(), strict=True))
+                for query, (rows, scores) in zip(queries, found, strict=True)
+            }
+        )
+
+    def search_vectors(self, queries: NDArray[np.float32], k: int) -> list[Found]:
+        """The k best documents for each query's vector."""
+        rows_in_all = len(self.vectors.matrix)
+        found: list[Found | None] = [None] * len(queries)
+        waiting = np.arange(len(queries))
+        depth = min(rows_in_all, -(-k * rows_in_all // max(1, len(self))))
+        while len(waiting):  # deeper for those queries whose passages or deleted documents left fewer than k
+            for query, hits in zip(waiting, self._hits(queries[waiting], depth), strict=True):
+                found[query] = self._documents(*hits, k)
+            short = np.array([len(found[query].documents) < k for query in waiting])  # type: ignore[union-attr]
+            waiting = waiting[short] if depth < rows_in_all else waiting[:0]
+            depth = min(rows_in_all, 2 * depth)
+        return [one for one in found if one is not None]
+
+    def _hits(self, queries: NDArray[np.float32], depth: int) -> list[tuple[NDArray[np.float32], NDArray[np.int64]]]:
+        """Scores and rows of the nearest vectors of each query, exact scores, best first."""
+        if not self._backend.approximate:
+            return list(zip(*self._backend.search(queries, depth), strict=True))
+        _, candidates = self._backend.search(queries, min(len(self.vectors.matrix), depth * self._over_fetch))
+        hits = []
+        for query, rows in zip(queries, candidates, strict=True):
+            rows = np.sort(rows[rows >= 0])  # in the order in which they lie on disk
+            scores = self.vectors.matrix[rows].astype(np.float32) @ query
+            order = np.argsort(-scores, kind="stable")[:depth]
+            hits.append((scores[order], rows[order]))
+        return hits
+
+    def _documents(self, scores: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> Found:
+        """The documents behind vectors, each once with its best score, without the deleted."""
+        owners = self.vectors.owners
+        if owners is not None:
+            rows = owners[rows].astype(np.int64)
+            first = np.sort(np.unique(rows, return_index=True)[1])
+            scores, rows = scores[first], rows[first]
+        live = ~self._deleted[rows]
+        return Found(rows[live][:k], scores[live][:k])

@@ -1,0 +1,142 @@
+"""FAISS indexes. The paper's is an HNSW graph over optimised product quantisation, 32 bytes for each vector.
+
+FAISS always gets squared Euclidean distances, because some of its indexes (HNSW over PQ) silently ignore any other
+metric. On vectors of one length they give the order of the dot product, and so they do on vectors of any length that
+have one more coordinate, which makes them all equally long (Bachrach et al., RecSys 2014).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remargin.errors import InputError
+from remargin.progress import track
+
+VECTORS_AT_ONCE = 65_536
+TRAINING_VECTORS = 262_144
+
+
+def paper_factory(dimension: int, links: int = 32, code_bytes: int = 32) -> str:
+    """The paper's index as a FAISS factory string.
+
+    >>> paper_factory(768)
+    'OPQ32_768,HNSW32_PQ32'
+    """
+    if dimension < code_bytes:
+        do = f"use at most {dimension} bytes, or name an index with --factory"
+        raise InputError(f"codes of {code_bytes} bytes for vectors of {dimension} numbers", do=do)
+    return f"OPQ{code_bytes}_{dimension - dimension % code_bytes},HNSW{links}_PQ{code_bytes}"
+
+
+class Faiss:
+    """A FAISS index over vectors whose scores are computed again from the vectors themselves.
+
+    Example:
+        >>> vectors = np.eye(4, dtype="f4")
+        >>> index = Faiss.build(vectors, "Flat", unit=True)
+        >>> index.search(vectors[1:2], 2)[1][0, 0]
+        np.int64(1)
+    """
+
+    approximate = True
+
+    def __init__(self, index: Any, radius: float | None = None, parameters: str = "") -> None:
+        self._index = index
+        self.radius = radius
+        if parameters:
+            try:
+                _faiss().ParameterSpace().set_index_parameters(index, parameters)
+            except RuntimeError as error:
+                problem = f"FAISS does not take {parameters!r} for this index ({_reason(error)})"
+                raise InputError(problem, do="write it as nprobe=64") from None
+
+    @classmethod
+    def build(cls, matrix: NDArray[Any], factory: str, unit: bool, ef_construction: int = 200) -> Faiss:
+        """Train and fill the index that a factory string names, for vectors of unit length or of any."""
+        faiss = _faiss()
+        radius = None if unit else max(float(np.linalg.norm(block, axis=1).max()) for block in _blocks(matrix, 0))
+        try:
+            self = cls(faiss.index_factory(matrix.shape[1] + (not unit), factory, faiss.METRIC_L2), radius)
+        except RuntimeError as error:
+            raise InputError(f"FAISS cannot make an index {factory!r} ({_reason(error)})", do="correct it") from None
+        if (graph := _graph(self._index)) is not None:
+            graph.efConstruction = ef_construction
+        if not self._index.is_trained:
+            rng = np.random.default_rng(0)
+            chosen = np.sort(rng.permutation(len(matrix))[:TRAINING_VECTORS])
+            try:
+                self._index.train(self._lifted(matrix[chosen].astype(np.float32)))
+            except RuntimeError as error:
+                problem = f"FAISS cannot train {factory!r} on {len(chosen):,} vectors ({_reason(error)})"
+                raise InputError(problem, do="use a smaller index, such as --factory Flat or HNSW32") from None
+        self.add(matrix, 0)
+        return self
+
+    @classmethod
+    def load(cls, path: Path, radius: float | None = None, parameters: str = "") -> Faiss:
+        """An index that `save` wrote, with search parameters as FAISS writes them: nprobe=64."""
+        try:
+            return cls(_faiss().read_index(str(path)), radius, parameters)
+        except RuntimeError as error:
+            problem = f"FAISS cannot read it ({_reason(error)})"
+            raise InputError(problem, file=path, do="build the index again") from None
+
+    def save(self, path: Path) -> None:
+        """Write a file that FAISS reads."""
+        _faiss().write_index(self._index, str(path))
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def add(self, matrix: NDArray[Any], start: int) -> None:
+        """Add the rows of a matrix from `start` on."""
+        total = -(-(len(matrix) - start) // VECTORS_AT_ONCE)
+        for block in track(_blocks(matrix, start), "indexing", total=total):
+            self._index.add(self._lifted(block))
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Rows of the k nearest vectors of each query, and their distances, negative."""
+        if (graph := _graph(self._index)) is not None:
+            graph.efSearch = max(k, graph.efSearch)
+        if self.radius is not None:
+            queries = np.pad(queries, ((0, 0), (0, 1)))
+        distances, rows = self._index.search(np.ascontiguousarray(queries), k)
+        return -distances, rows
+
+    def _lifted(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """With the coordinate that makes all vectors equally long, where they are not."""
+        if self.radius is None:
+            return np.ascontiguousarray(vectors)
+        rest = np.maximum(self.radius**2 - (vectors**2).sum(1, keepdims=True), 0)
+        return np.hstack([vectors, np.sqrt(rest)])
+
+
+def _blocks(matrix: NDArray[Any], start: int) -> Iterator[NDArray[np.float32]]:
+    for place in range(start, len(matrix), VECTORS_AT_ONCE):
+        yield matrix[place : place + VECTORS_AT_ONCE].astype(np.float32)
+
+
+def _graph(index: Any) -> Any:
+    """The HNSW graph in an index, if there is one."""
+    inner = _faiss().downcast_index(index)
+    if hasattr(inner, "index") and hasattr(inner, "chain"):  # behind a transformation
+        inner = _faiss().downcast_index(inner.index)
+    return getattr(inner, "hnsw", None)
+
+
+def _reason(error: Exception) -> str:
+    """The last line of what FAISS says: before it come its own file names."""
+    return str(error).strip().splitlines()[-1].strip()
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError:
+        raise InputError("this index needs FAISS", do="pip install 'remargin[faiss]'") from None
+    return faiss

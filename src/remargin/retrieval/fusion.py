@@ -1,0 +1,88 @@
+"""Fusion: one ranking out of several, such as BM25's and a dense one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from remargin.errors import InputError
+from remargin.evaluation.measures import evaluate
+from remargin.evaluation.runs import Run
+
+WEIGHTS = tuple(np.round(np.arange(0, 1.01, 0.05), 2).tolist())
+
+
+def reciprocal_rank(runs: Sequence[Run], k: float = 60, depth: int | None = 1000) -> Run:
+    """Reciprocal rank fusion (Cormack et al., SIGIR 2009): a document scores the sum of 1 / (k + rank) over the runs.
+
+    >>> a, b = Run.of({"q": {"x": 3.0, "y": 2.0, "z": 1.0}}), Run.of({"q": {"y": 0.9, "z": 0.8}})
+    >>> list(reciprocal_rank([a, b]).rankings["q"])
+    ['y', 'z', 'x']
+    """
+    if k <= 0:
+        raise InputError(f"k = {k} for reciprocal rank fusion", do="use a positive number, such as 60")
+    fused: dict[str, dict[str, float]] = {}
+    for run in _checked(runs):
+        for query, ranking in run.rankings.items():
+            scores = fused.setdefault(query, {})
+            for rank, document in enumerate(ranking, 1):
+                scores[document] = scores.get(document, 0.0) + 1 / (k + rank)
+    return Run.of(fused, depth)
+
+
+def weighted(first: Run, second: Run, weight: float, depth: int | None = 1000) -> Run:
+    """The sum of both runs' scores, `weight` times the second's and 1 - `weight` times the first's.
+
+    Each run's scores are brought to 0..1 for each query before. A document that a run lacks has 0 there.
+
+    >>> a, b = Run.of({"q": {"x": 30.0, "y": 20.0, "z": 10.0}}), Run.of({"q": {"y": 0.9, "z": 0.8}})
+    >>> weighted(a, b, 0.25).rankings["q"]
+    {'x': 0.75, 'y': 0.625, 'z': 0.0}
+    """
+    if not 0 <= weight <= 1:
+        raise InputError(f"a weight of {weight}", do="use 0 (only the first run) to 1 (only the second)")
+    fused: dict[str, dict[str, float]] = {}
+    for run, share in zip(_checked([first, second]), (1 - weight, weight), strict=True):
+        for query, ranking in run.rankings.items():
+            scores = fused.setdefault(query, {})
+            for document, score in _scaled(ranking).items():
+                scores[document] = scores.get(document, 0.0) + share * score
+    return Run.of(fused, depth)
+
+
+def tune_weight(
+    first: Run,
+    second: Run,
+    qrels: Mapping[str, Mapping[str, int]],
+    measure: str = "nDCG@10",
+    weights: Sequence[float] = WEIGHTS,
+) -> tuple[float, dict[float, float]]:
+    """The weight with the best mean on these judgments, which should be a dev split's, and the mean of each weight.
+
+    Of equally good weights it takes the middle one.
+
+    >>> a, b = Run.of({"q": {"x": 2.0, "y": 1.0}}), Run.of({"q": {"y": 2.0, "x": 1.0}})
+    >>> tune_weight(a, b, {"q": {"y": 1}}, weights=[0.0, 0.8, 1.0])
+    (1.0, {0.0: 0.6309297535714575, 0.8: 1.0, 1.0: 1.0})
+    """
+    means = {weight: evaluate(weighted(first, second, weight), qrels, [measure]).means[measure] for weight in weights}
+    best = [weight for weight, mean in means.items() if mean == max(means.values())]
+    return best[len(best) // 2], means
+
+
+def _checked(runs: Sequence[Run]) -> Sequence[Run]:
+    if len(runs) < 2:
+        raise InputError("fusion needs two runs or more", do="name another one")
+    for number, run in enumerate(runs[1:], 2):
+        if not run.rankings.keys() & runs[0].rankings.keys():
+            problem = f"run {number} has none of the first run's queries"
+            raise InputError(problem, do="check that the runs belong together")
+    return runs
+
+
+def _scaled(ranking: Mapping[str, float]) -> dict[str, float]:
+    if not ranking:
+        return {}
+    low, high = min(ranking.values()), max(ranking.values())
+    return {document: (score - low) / (high - low) if high > low else 1.0 for document, score in ranking.items()}

@@ -1,0 +1,281 @@
+"""Indexes on disk: built from vectors, opened with the model that made them, changed without being built anew.
+
+A folder holds the vectors (appended to, never rewritten), the ids, which documents were deleted, and the files of the
+back end. Its header says which of these count. A change writes its files first and then the header, at once: whoever
+opens the folder meanwhile, or after a crash, finds it as it was before or as it is after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remargin.data.collection import Text
+from remargin.data.ids import Ids, IdWriter
+from remargin.data.tables import batches
+from remargin.encoder import BiEncoder
+from remargin.errors import InputError
+from remargin.files import append_array, flush_to_disk, locked, map_array, new_folder, read_header, write_header
+from remargin.progress import track
+from remargin.retrieval.backends import VECTORS_AT_ONCE, BackendSettings, Storage, storage
+from remargin.retrieval.dense import DenseIndex
+from remargin.retrieval.vectors import Made, Vectors, encode, text_hash
+
+HEADER = "remargin_index.json"
+FORMAT = "remargin-index-1"
+REMEDY = "name a folder that `remargin index` wrote"
+
+
+def build_index(
+    vectors: Vectors, out: str | Path, settings: BackendSettings | None = None, overwrite: bool = False
+) -> None:
+    """Write an index of vectors to a folder.
+
+    Args:
+        vectors: what `encode` wrote; they are copied, so that the index can grow on its own.
+        out: the folder.
+        settings: the back end; exact search if not given.
+        overwrite: replace `out` if it is there.
+
+    Example:
+        >>> import tempfile
+        >>> model = BiEncoder.from_pretrained(model_folder)
+        >>> folder = Path(tempfile.mkdtemp()) / "index"
+        >>> build_index(Vectors.of(model, {"d1": "one text", "d2": "another"}), folder)
+        >>> delete_documents(folder, ["d1"])
+        >>> list(open_index(folder, model).search({"q": "one text"}).rankings["q"])
+        ['d2']
+    """
+    with new_folder(out, overwrite, HEADER) as folder:
+        index = _Folder.empty(folder, vectors.made, settings or BackendSettings())
+        index.append(vectors)
+        index.commit()
+
+
+def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex:
+    """An index, ready to search; without a model, with the one that it remembers.
+
+    Raises:
+        InputError: if the folder is no index, or another model made it.
+    """
+    index = _Folder.read(Path(folder))
+    model = model or _load_model(index.made)
+    try:
+        return DenseIndex(
+            model,
+            index.vectors(),
+            index.storage().open(index.state, model.device),
+            index.settings.candidates,
+            index.deleted,
+        )
+    except InputError as error:
+        if error.file is not None:
+            raise
+        raise InputError(error.problem, file=folder, do=error.do) from None
+
+
+@dataclass
+class Changes:
+    """What an update did to an index."""
+
+    added: int = 0
+    replaced: int = 0
+    deleted: int = 0
+
+
+def add_documents(folder: str | Path, vectors: Vectors, replacing: bool = False) -> Changes:
+    """Add documents to an index, made by the same model with the same settings.
+
+    Raises:
+        InputError: for vectors made otherwise, and for a document that is there already unless `replacing` it.
+    """
+    with _changing(Path(folder)) as index:
+        index.require(vectors.made)
+        before = index.rows_of(list(vectors.ids))
+        if not replacing and (before >= 0).any():
+            known = vectors.ids[int((before >= 0).argmax())]
+            do = "delete it first, or ask to replace it (--replace)"
+            raise InputError("document is in the index already", file=folder, id=known, do=do)
+        index.deleted[before[before >= 0]] = True
+        index.append(vectors)
+    replaced = int((before >= 0).sum())
+    return Changes(len(before) - replaced, replaced, 0)
+
+
+def delete_documents(folder: str | Path, ids: Sequence[str]) -> None:
+    """Delete documents from an index. All of them must be in it, or nothing is deleted."""
+    with _changing(Path(folder)) as index:
+        rows = index.rows_of(ids)
+        if (rows < 0).any():
+            unknown = ids[int((rows < 0).argmax())]
+            raise InputError("document is not in the index", file=folder, id=unknown, do="leave it out")
+        index.deleted[rows] = True
+
+
+def synchronise(
+    folder: str | Path, texts: Iterable[Text], model: BiEncoder | None = None, keep_others: bool = False
+) -> Changes:
+    """Make an index hold these documents: encode the new and the changed, delete those that are gone.
+
+    Args:
+        folder: the index.
+        texts: all documents, with ids that differ.
+        model: the one that made the index; without it, the one that it remembers.
+        keep_others: do not delete what is not among the texts.
+    """
+    folder = Path(folder).absolute()
+    index = _Folder.read(folder)
+    model = model or _load_model(index.made)
+    # As when the index was made, whatever this model's own lengths and prefixes are now.
+    made = replace(index.made, model_fingerprint=model.fingerprint(), dimension=model.dimension)
+    index.require(made)
+    present = np.zeros(len(index.deleted), bool)
+    changed: list[Text] = []
+    for block in batches(track(texts, "comparing")):
+        for text, row in zip(block, index.rows_of([text.id for text in block]).tolist(), strict=True):
+            present[row] |= row >= 0
+            if row < 0 or index.hashes[row] != text_hash(text):
+                changed.append(text)
+    gone = [] if keep_others else [index.ids[row] for row in np.flatnonzero(~present & ~index.deleted).tolist()]
+    changes = Changes()
+    if changed:
+        place = folder.parent / f".{folder.name}.new"
+        changes = add_documents(folder, encode(model, changed, place, made, overwrite=True), replacing=True)
+        shutil.rmtree(place)
+    if gone:
+        delete_documents(folder, gone)
+        changes.deleted = len(gone)
+    return changes
+
+
+@contextlib.contextmanager
+def _changing(folder: Path) -> Iterator[_Folder]:
+    """The index, to be changed by one process at a time; the change counts once the block has ended well."""
+    if not folder.is_dir():
+        raise InputError("no such folder", file=folder, do=REMEDY)
+    with locked(folder):
+        index = _Folder.read(folder)
+        yield index
+        index.commit()
+
+
+def _load_model(made: Made) -> BiEncoder:
+    try:
+        return BiEncoder.from_pretrained(made.model)
+    except InputError as error:
+        do = "say where it is now (--model)"
+        raise InputError(f"the index was made by model {made.model!r}, which is gone ({error})", do=do) from None
+
+
+@dataclass
+class _Folder:
+    """An index folder, and what its header says or, after a change, is going to say.
+
+    vectors.bin, owners.bin and hashes.bin only grow, so an older header still describes their beginning. Ids and the
+    marks of deleted documents are written anew under a new name, and so are files of the back end that change.
+    """
+
+    folder: Path
+    made: Made
+    settings: BackendSettings
+    rows: int
+    ids_folder: str
+    ids_size: dict[str, int]
+    deleted: NDArray[np.bool_]
+    state: dict[str, Any]
+    version: int
+
+    @classmethod
+    def empty(cls, folder: Path, made: Made, settings: BackendSettings) -> _Folder:
+        (folder / "ids.0").mkdir()
+        size = IdWriter(folder / "ids.0").close()
+        return cls(folder, made, settings, 0, "ids.0", size, np.zeros(0, bool), {}, 0)
+
+    @classmethod
+    def read(cls, folder: Path) -> _Folder:
+        header = read_header(folder / HEADER, FORMAT, REMEDY)
+        return cls(
+            folder,
+            Made(**header["made"]),
+            BackendSettings(**header["settings"]),
+            header["rows"],
+            header["ids_folder"],
+            header["ids_size"],
+            map_array(folder / f"deleted.{header['version']}.bin", np.bool_, (header["ids_size"]["count"],)).copy(),
+            header["state"],
+            header["version"],
+        )
+
+    @property
+    def ids(self) -> Ids:
+        return Ids(self.folder / self.ids_folder, **self.ids_size)
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        return map_array(self.folder / "hashes.bin", np.uint64, (len(self.deleted),), at_least=True)
+
+    def vectors(self) -> Vectors:
+        shape = (self.rows, self.made.dimension)
+        matrix = map_array(self.folder / "vectors.bin", self.made.precision, shape, at_least=True)
+        owners = None
+        if self.made.chunk is not None:
+            owners = map_array(self.folder / "owners.bin", np.uint32, (self.rows,), at_least=True)
+        return Vectors(self.made, matrix, self.ids, self.hashes, owners)
+
+    def storage(self) -> Storage:
+        return storage(self.folder, self.vectors().matrix, self.made.similarity == "cosine", self.settings)
+
+    def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each document, -1 if it is not there or was deleted."""
+        rows = self.ids.rows(ids)
+        rows[rows >= 0] = np.where(self.deleted[rows[rows >= 0]], -1, rows[rows >= 0])
+        return rows
+
+    def require(self, made: Made) -> None:
+        """Refuse vectors that do not go with those of the index."""
+        for name, ours in asdict(self.made).items():
+            theirs = getattr(made, name)
+            if name not in ("data", "model") and theirs != ours:
+                what = "another model" if name == "model_fingerprint" else f"{name} {theirs!r}, not {ours!r}"
+                do = "encode the documents as those of the index"
+                raise InputError(f"the new vectors were made with {what}", file=self.folder, do=do)
+
+    def append(self, vectors: Vectors) -> None:
+        """Take in more vectors and their ids."""
+        first_row, first_text = self.rows, len(self.deleted)
+        for place in range(0, len(vectors.matrix), VECTORS_AT_ONCE):
+            block = vectors.matrix[place : place + VECTORS_AT_ONCE]
+            append_array(self.folder / "vectors.bin", (first_row + place) * block.itemsize * block.shape[1], block)
+        append_array(self.folder / "hashes.bin", first_text * vectors.hashes.itemsize, vectors.hashes)
+        if vectors.owners is not None:
+            append_array(self.folder / "owners.bin", first_row * 4, vectors.owners + np.uint32(first_text))
+        name = f"ids.{self.version + 1}"
+        shutil.rmtree(self.folder / name, ignore_errors=True)  # of a change that did not come to its end
+        (self.folder / name).mkdir()
+        writer = IdWriter(self.folder / name, self.ids)
+        for batch in batches(vectors.ids):
+            writer.add(batch)
+        self.ids_folder, self.ids_size = name, writer.close()
+        self.deleted = np.concatenate([self.deleted, np.zeros(len(vectors.ids), bool)])
+        self.rows += len(vectors.matrix)
+        self.state = self.storage().extend(first_row, self.state) if first_row else self.storage().build()
+
+    def commit(self) -> None:
+        """Make the change count, and remove what it replaced."""
+        self.version += 1
+        self.deleted.tofile(self.folder / f"deleted.{self.version}.bin")
+        flush_to_disk(*self.folder.rglob("*"))
+        header = {"format": FORMAT, "version": self.version, "made": asdict(self.made), "rows": self.rows}
+        header |= {"settings": asdict(self.settings), "state": self.state, "documents": int((~self.deleted).sum())}
+        write_header(self.folder / HEADER, header | {"ids_folder": self.ids_folder, "ids_size": self.ids_size})
+        needed = {self.ids_folder, f"deleted.{self.version}.bin", self.state.get("file")}
+        for path in self.folder.iterdir():
+            if path.name.startswith(("ids.", "deleted.", "faiss.")) and path.name not in needed:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -1,0 +1,122 @@
+"""Milvus as a back end: a server by its address, or a file with milvus-lite."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remargin.errors import InputError
+from remargin.progress import track
+
+ROWS_AT_ONCE = 4096
+QUERIES_AT_ONCE = 256
+DEEPEST = 16_384  # Milvus returns no more hits for a query
+
+
+class Milvus:
+    """A Milvus collection with a row number and a vector in each entity; scores are computed again from the vectors."""
+
+    approximate = True
+
+    def __init__(self, uri: str, collection: str) -> None:
+        self._collection = collection
+        with _told(uri):
+            self._client = _connect(uri)
+            weakref.finalize(self, _disconnect, self._client, uri)
+            self._client.load_collection(collection)
+
+    @classmethod
+    def build(cls, uri: str, collection: str, matrix: NDArray[Any], kind: str) -> None:
+        """Make a collection, fill it, and then index it: Milvus wants it in this order."""
+        with _connected(uri) as client:
+            kinds = _pymilvus().DataType
+            schema = client.create_schema(auto_id=False)
+            schema.add_field("row", kinds.INT64, is_primary=True)
+            schema.add_field("vector", kinds.FLOAT_VECTOR, dim=matrix.shape[1])
+            client.create_collection(collection, schema=schema, consistency_level="Strong")
+            try:
+                _insert(client, collection, matrix, 0)
+                parameters = client.prepare_index_params()
+                parameters.add_index("vector", index_type=kind, metric_type="IP")
+                client.create_index(collection, parameters)
+            except BaseException:
+                client.drop_collection(collection)
+                raise
+
+    @classmethod
+    def extend(cls, uri: str, collection: str, matrix: NDArray[Any], start: int) -> None:
+        """Insert the rows from `start` on; such rows of a change that did not come to its end are replaced."""
+        with _connected(uri) as client:
+            client.load_collection(collection)
+            client.delete(collection, filter=f"row >= {start}")
+            _insert(client, collection, matrix, start)
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores and rows of the k nearest vectors of each query."""
+        scores = np.full((len(queries), k), -np.inf, np.float32)
+        rows = np.full((len(queries), k), -1, np.int64)
+        for first in range(0, len(queries), QUERIES_AT_ONCE):
+            block = list(queries[first : first + QUERIES_AT_ONCE])
+            limit = min(k, DEEPEST)
+            found = self._client.search(
+                self._collection, data=block, limit=limit, anns_field="vector", output_fields=["row"]
+            )
+            for place, hits in enumerate(found, first):
+                scores[place, : len(hits)] = [hit["distance"] for hit in hits]
+                rows[place, : len(hits)] = [hit["row"] for hit in hits]
+        return scores, rows
+
+
+def _insert(client: Any, collection: str, matrix: NDArray[Any], start: int) -> None:
+    places = range(start, len(matrix), ROWS_AT_ONCE)
+    for place in track(places, "indexing", total=len(places)):
+        block = matrix[place : place + ROWS_AT_ONCE].astype(np.float32)
+        client.insert(collection, [{"row": place + i, "vector": vector} for i, vector in enumerate(block)])
+    client.flush(collection)
+
+
+@contextlib.contextmanager
+def _connected(uri: str) -> Iterator[Any]:
+    with _told(uri):
+        client = _connect(uri)
+        try:
+            yield client
+        finally:
+            _disconnect(client, uri)
+
+
+def _disconnect(client: Any, uri: str) -> None:
+    """Close the connection, and the file with it: milvus-lite would keep it locked until the process ends."""
+    client.close()
+    if "://" not in uri:
+        from milvus_lite.server_manager import server_manager_instance
+
+        server_manager_instance.release_server(uri)
+
+
+def _connect(uri: str) -> Any:
+    return _pymilvus().MilvusClient(uri)
+
+
+def _pymilvus() -> Any:
+    try:
+        import pymilvus
+    except ImportError:
+        raise InputError("this index needs Milvus", do="pip install 'remargin[milvus]'") from None
+    return pymilvus
+
+
+@contextlib.contextmanager
+def _told(uri: str) -> Iterator[None]:
+    """Whatever Milvus says is wrong, in one line."""
+    failure = _pymilvus().MilvusException
+    try:
+        yield
+    except failure as error:
+        reason = error.message.strip().splitlines()[0] if error.message.strip() else type(error).__name__
+        raise InputError(f"Milvus at {uri}: {reason}", do="check the address and the index type") from None

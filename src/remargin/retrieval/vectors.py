@@ -1,0 +1,246 @@
+"""Vectors of texts on disk: encoded once, memory-mapped, with the ids of the texts and what made them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remargin.data.collection import Text
+from remargin.data.ids import Ids, IdWriter
+from remargin.data.tables import batches
+from remargin.encoder import BiEncoder
+from remargin.errors import InputError
+from remargin.files import append_array, locked, map_array, put_in_place, read_header, refuse_existing, write_header
+from remargin.progress import track
+
+Precision = Literal["float32", "float16"]
+Kind = Literal["documents", "queries"]
+TEXTS_AT_ONCE = 4096
+HEADER = "remargin_vectors.json"
+FORMAT = "remargin-vectors-1"
+JOURNAL = "journal.jsonl"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What made vectors: two sets of vectors can be searched together if these agree, apart from `data`.
+
+    `chunk` is the length of passages in tokens, if documents were cut into such; neighbours share `overlap` tokens.
+    """
+
+    data: str
+    model: str
+    model_fingerprint: str
+    similarity: str
+    dimension: int
+    length: int
+    prefix: str
+    precision: Precision = "float32"
+    chunk: int | None = None
+    overlap: int = 0
+
+    @classmethod
+    def by(
+        cls,
+        model: BiEncoder,
+        data: str = "",
+        kind: Kind = "documents",
+        precision: Precision = "float32",
+        chunk: int | None = None,
+        overlap: int | None = None,
+    ) -> Made:
+        """As a model makes them. Without `overlap`, passages share a quarter of their length."""
+        length = model.document_length if kind == "documents" else model.query_length
+        prefix = model.document_prefix if kind == "documents" else model.query_prefix
+        if precision not in get_args(Precision):
+            raise InputError(f"unknown precision {precision!r}", do=f"use {' or '.join(get_args(Precision))}")
+        if overlap is not None and chunk is None:
+            raise InputError("an overlap, but no passages", do="give --chunk too")
+        if chunk is not None:
+            room = length - len(model.tokenizer([prefix], length)[0].ids)  # special tokens are among those
+            if not 1 <= chunk <= room:
+                problem = f"passages of {chunk} tokens, but the model reads {length}, its own and the prefix included"
+                raise InputError(problem, do=f"use 1 to {room}")
+            overlap = chunk // 4 if overlap is None else overlap
+            if not 0 <= overlap < chunk:
+                raise InputError(f"an overlap of {overlap} tokens in passages of {chunk}", do="make it smaller")
+        return cls(
+            data, model.name, model.fingerprint(), model.similarity, model.dimension, length, prefix,
+            precision, chunk, overlap or 0,
+        )  # fmt: skip
+
+
+@dataclass
+class Vectors:
+    """A matrix with a row for each text, or for each passage of each text, in memory or on disk.
+
+    Attributes:
+        matrix: (rows, dimension).
+        ids: of the texts.
+        hashes: of the texts, to see which of them changed since.
+        owners: for each row the text that it belongs to; None if every text has one row.
+        truncated: how many texts were longer than the model reads, and were cut.
+    """
+
+    made: Made
+    matrix: NDArray[Any] = field(repr=False)
+    ids: Sequence[str] | Ids = field(repr=False)
+    hashes: NDArray[np.uint64] = field(repr=False)
+    owners: NDArray[np.uint32] | None = field(default=None, repr=False)
+    truncated: int = 0
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Vectors:
+        """What `encode` wrote, memory-mapped.
+
+        Raises:
+            InputError: if that folder holds no vectors, or files are damaged.
+        """
+        folder = Path(folder)
+        header = read_header(folder / HEADER, FORMAT, "name a folder that `remargin encode` wrote")
+        made, texts = Made(**header["made"]), header["ids"]["count"]
+        return cls(
+            made,
+            map_array(folder / "vectors.bin", made.precision, (header["rows"], made.dimension)),
+            Ids(folder, **header["ids"]),
+            map_array(folder / "hashes.bin", np.uint64, (texts,)),
+            map_array(folder / "owners.bin", np.uint32, (header["rows"],)) if made.chunk else None,
+            header["truncated"],
+        )
+
+    @classmethod
+    def of(cls, model: BiEncoder, documents: Mapping[str, str], data: str = "") -> Vectors:
+        """Encode documents into memory, one vector each."""
+        made = Made.by(model, data)
+        matrix = model.encode_documents(list(documents.values()))
+        texts = (Text(id, text) for id, text in documents.items())
+        return cls(made, matrix, list(documents), np.array([text_hash(text) for text in texts], np.uint64))
+
+
+def text_hash(text: Text) -> int:
+    """A hash of a text and its id."""
+    content = f"{text.id}\0{text.text}".encode()
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+
+def encode(
+    model: BiEncoder, texts: Iterable[Text], out: str | Path, made: Made | None = None, overwrite: bool = False
+) -> Vectors:
+    """Write the vectors of texts to a folder. One that was killed goes on where it was, to the same bytes.
+
+    What is done lies in a hidden folder beside `out` until all is there. It is used again only for the same model,
+    settings and texts: texts are compared block by block, so those before the first that changed are kept.
+
+    Args:
+        model: the encoder.
+        texts: with ids that differ; see `remargin.data.collection.checked_texts`.
+        out: the folder.
+        made: settings, as `Made.by(model, ...)` gives them.
+        overwrite: replace `out` if it is there.
+
+    Example:
+        >>> import tempfile
+        >>> model = BiEncoder.from_pretrained(model_folder)
+        >>> texts = [Text("d1", "one text"), Text("d2", "another")]
+        >>> vectors = encode(model, texts, Path(tempfile.mkdtemp()) / "vectors")
+        >>> vectors.matrix.shape == (2, model.dimension), list(vectors.ids)
+        (True, ['d1', 'd2'])
+    """
+    out = Path(out).absolute()
+    refuse_existing(out, overwrite, HEADER)
+    made = made or Made.by(model)
+    if made.model_fingerprint != model.fingerprint():
+        raise InputError("these settings were made for another model", do="use Made.by(model, ...)")
+    name = hashlib.blake2b(json.dumps(asdict(made)).encode(), digest_size=8).hexdigest()
+    folder = out.parent / f".{out.name}.{name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        work = _Work(folder, made)
+        for block in batches(track(texts, "encoding"), TEXTS_AT_ONCE):
+            work.take(block, model)
+        work.close()
+        put_in_place(folder, out, overwrite, HEADER)
+        (out / JOURNAL).unlink()  # not before all is in place: with it, nothing has to be encoded again
+    return Vectors.load(out)
+
+
+class _Work:
+    """A folder that is being filled. Its journal has a line for each block whose vectors are safely on disk."""
+
+    def __init__(self, folder: Path, made: Made) -> None:
+        self._folder = folder
+        self._made = made
+        for name in Ids.FILES:
+            (folder / name).unlink(missing_ok=True)
+        self._ids = IdWriter(folder)
+        self._hashes: list[NDArray[np.uint64]] = []
+        self._done = _read_journal(folder / JOURNAL)
+        self._texts = self._rows = self._truncated = self._journal_end = 0
+
+    def take(self, texts: list[Text], model: BiEncoder) -> None:
+        """Encode a block and write it, unless that was done before."""
+        hashes = np.fromiter(map(text_hash, texts), np.uint64, len(texts))
+        digest = hashlib.blake2b(hashes.tobytes(), digest_size=16).hexdigest()
+        block = self._done.pop(0) if self._done else None
+        if block is None or block["texts"] != digest:
+            self._done.clear()
+            vectors, owners, truncated = _encode_block(model, [text.text for text in texts], self._made)
+            block = {"texts": digest, "rows": len(vectors), "truncated": truncated}
+            self._write("vectors.bin", self._rows * vectors.itemsize * vectors.shape[1], vectors)
+            self._write("owners.bin", self._rows * owners.itemsize, owners + np.uint32(self._texts))
+            self._write(JOURNAL, self._journal_end, np.frombuffer(_line(block), np.uint8))
+        self._journal_end += len(_line(block))
+        self._texts += len(texts)
+        self._rows += block["rows"]
+        self._truncated += block["truncated"]
+        self._ids.add([text.id for text in texts])
+        self._hashes.append(hashes)
+
+    def _write(self, name: str, place: int, content: NDArray[Any]) -> None:
+        append_array(self._folder / name, place, content)
+
+    def close(self) -> None:
+        """Write the ids and the header; the folder is then complete."""
+        if not self._texts:
+            raise InputError("there are no texts to encode", do="name another collection")
+        nothing = np.empty(0, np.uint8)
+        self._write("vectors.bin", self._rows * self._made.dimension * np.dtype(self._made.precision).itemsize, nothing)
+        self._write("owners.bin", self._rows * np.dtype(np.uint32).itemsize, nothing)
+        self._write("hashes.bin", 0, np.concatenate(self._hashes))
+        if self._made.chunk is None:
+            (self._folder / "owners.bin").unlink()
+        header = {"format": FORMAT, "made": asdict(self._made), "rows": self._rows, "truncated": self._truncated}
+        write_header(self._folder / HEADER, {**header, "ids": self._ids.close()})
+
+
+def _line(block: dict[str, Any]) -> bytes:
+    return json.dumps(block).encode() + b"\n"
+
+
+def _encode_block(model: BiEncoder, texts: list[str], made: Made) -> tuple[NDArray[Any], NDArray[np.uint32], int]:
+    """Vectors of texts or their passages, the text that each belongs to, and how many texts were cut short."""
+    owners = np.arange(len(texts), dtype=np.uint32)
+    if made.chunk is not None:
+        passages = [model.tokenizer.passages(text, made.chunk, made.overlap) for text in texts]
+        owners = np.repeat(owners, [len(p) for p in passages])
+        texts = list(itertools.chain.from_iterable(passages))
+    tokens, truncated = model.tokenizer([made.prefix + text for text in texts], made.length)
+    return model.encode_tokens(tokens).astype(made.precision), owners, truncated
+
+
+def _read_journal(path: Path) -> list[dict[str, Any]]:
+    """The blocks that are done. A last line that was not wholly written does not count."""
+    blocks: list[dict[str, Any]] = []
+    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+        if not line.endswith(b"\n"):
+            break
+        blocks.append(json.loads(line))
+    return blocks

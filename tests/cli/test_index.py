@@ -1,0 +1,129 @@
+"""remargin encode, index, update, search and fuse: from texts to run files, and what they say to bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remargin import Run
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    (folder / "qrels").mkdir(parents=True)
+    documents = [
+        {"_id": f"d{i}", "title": "", "text": f"number {i} of {'cats' if i % 2 else 'dogs'}"} for i in range(30)
+    ]
+    write(folder, documents)
+    queries = [{"_id": "q1", "text": "cats"}, {"_id": "q2", "text": "dogs number 2"}]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(q) + "\n" for q in queries))
+    for split in ("dev", "test"):
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n")
+    return folder
+
+
+def write(folder: Path, documents: list[dict[str, Any]]) -> None:
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(d) + "\n" for d in documents))
+
+
+def test_from_texts_to_a_run(remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path) -> None:
+    model = tiny_model("bert")
+    found = remargin("encode", "--data", data, "--model", model, "--out", tmp_path / "vectors", "--length", 5)
+    assert found.returncode == 0, found.stderr
+    assert "30 documents, 30 vectors of 32 numbers (float32)" in found.stdout
+    assert "longer than 5 tokens and cut: 30 (100.0%); --chunk reads them whole" in found.stdout
+    found = remargin("index", "--vectors", tmp_path / "vectors", "--out", tmp_path / "index")
+    assert "exact index of 30 documents" in found.stdout
+    assert "bytes of each document: 128 of vectors" in found.stdout
+    run = tmp_path / "run.trec"
+    found = remargin("search", "--data", data, "--index", tmp_path / "index", "--out", run, "--k", 5)
+    assert found.returncode == 0, found.stderr
+    assert {len(ranking) for ranking in Run.load(run).rankings.values()} == {5}
+    found = remargin("index", "--data", data, "--model", model, "--out", tmp_path / "passages", "--chunk", 3)
+    assert found.returncode == 0, found.stderr
+    assert not list(tmp_path.glob(".passages*"))
+
+
+def test_an_index_that_follows_its_collection(
+    remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    assert remargin("index", "--data", data, "--model", tiny_model("bert"), "--out", index).returncode == 0
+    documents = [{"_id": f"d{i}", "text": f"number {i} of {'cats' if i % 2 else 'dogs'}"} for i in range(2, 30)]
+    documents[0]["text"] = "something new"
+    write(data, [*documents, {"_id": "d99", "text": "more"}])
+    found = remargin("update", "--index", index, "--data", data)
+    assert found.stdout.strip() == f"{index}: 1 added, 1 replaced, 2 deleted"
+    (tmp_path / "ids.txt").write_text("d3\n\nd4\n")
+    assert remargin("update", "--index", index, "--delete", tmp_path / "ids.txt").stdout.endswith("2 deleted\n")
+    found = remargin("update", "--index", index, "--delete", tmp_path / "ids.txt")
+    assert found.returncode == 2
+    assert found.stderr == f"error: {index}: id 'd3': document is not in the index; leave it out\n"
+
+
+def test_bm25_and_fusion(remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path) -> None:
+    found = remargin("index", "--data", data, "--index", "bm25", "--k1", 1.2, "--b", 0.75, "--out", tmp_path / "bm25")
+    assert found.returncode == 0, found.stderr
+    first, second = tmp_path / "bm25.trec", tmp_path / "dense.trec"
+    assert remargin("search", "--data", data, "--index", tmp_path / "bm25", "--out", first).returncode == 0
+    dense = ("--index", "exact", "--model", tiny_model("bert"))
+    assert remargin("search", "--data", data, *dense, "--out", second).returncode == 0
+    found = remargin("fuse", "--runs", first, second, "--out", tmp_path / "rrf.trec")
+    assert found.stdout == f"wrote {tmp_path / 'rrf.trec'}: 2 queries\n"
+    tuned = ("--tune", first, second, "--data", data, "--split", "dev", "--measure", "RR")
+    found = remargin("fuse", "--runs", first, second, *tuned, "--out", tmp_path / "sum.trec")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("weight 0.")
+    assert "RR" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("encode", "--what", "answers"), "nothing called 'answers' to encode"),
+        (("encode", "--chunk", "5000"), "passages of 5000 tokens"),
+        (("index", "--index", "bm25"), "a BM25 index is made of texts"),
+        (("index",), "an index is made of vectors, or of texts and a model"),
+        (("index", "--vectors", "{here}/nothing"), "nothing/remargin_vectors.json: not found"),
+        (("index", "--vectors", "{here}/nothing", "--index", "lucene"), "unknown index 'lucene'"),
+        (("search", "--index", "{here}"), "remargin_index.json: not found"),
+        (("search", "--index", "lucene"), "unknown index 'lucene'"),
+        (("search", "--index", "faiss"), "index 'faiss' needs a model"),
+        (("fuse", "--runs", "{here}/a", "--weight", "0.5"), "a weight is between two runs, not 1"),
+        (("fuse", "--runs", "{here}/a", "{here}/b"), "a: no such file"),
+        (("update", "--index", "{here}"), "nothing to do, or too much at once"),
+        (("update", "--index", "{here}/no", "--delete", "{here}/ids"), "ids: no such file"),
+    ],
+)
+def test_bad_input_is_one_line(
+    remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path, arguments: tuple[str, ...], problem: str
+) -> None:
+    verb, *rest = [argument.replace("{here}", str(tmp_path)) for argument in arguments]
+    more: list[Any] = [] if verb == "update" else ["--out", tmp_path / "out"]
+    if verb in ("encode", "search"):
+        more += ["--data", data]
+    if verb == "encode":
+        more += ["--model", tiny_model("bert")]
+    before = sorted(path.name for path in tmp_path.iterdir())
+    found = remargin(verb, *rest, *more)
+    assert found.returncode == 2
+    assert found.stderr.count("\n") == 1
+    assert problem in found.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_an_index_of_another_model_is_refused(
+    remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    assert remargin("index", "--data", data, "--model", tiny_model("bert"), "--out", index).returncode == 0
+    other = ("--model", tiny_model("distilbert"), "--out", tmp_path / "run")
+    found = remargin("search", "--data", data, "--index", index, *other)
+    assert found.returncode == 2
+    assert f"{index}: the vectors were made by another model than" in found.stderr
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,190 @@
+"""Vectors on disk: the same bytes however often encoding was killed, and passages that lose no word."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remargin import BiEncoder, InputError
+from remargin.data.collection import Text
+from remargin.data.tokens import Tokenizer
+from remargin.retrieval import vectors as module
+from remargin.retrieval.vectors import HEADER, Made, Vectors, encode
+
+TEXTS = [Text(f"d{i}", f"text number {i} " + "word " * (i % 13)) for i in range(50)]
+
+
+@pytest.fixture
+def model(tiny_model: Any) -> BiEncoder:
+    return BiEncoder.from_pretrained(tiny_model("bert"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_vectors_are_those_of_the_model_and_remember_what_made_them(model: BiEncoder, tmp_path: Path) -> None:
+    made = Made.by(model, "some data")
+    found = encode(model, TEXTS, tmp_path / "out", made)
+    np.testing.assert_allclose(found.matrix, model.encode_documents([t.text for t in TEXTS]), atol=1e-6)
+    assert list(found.ids) == [t.id for t in TEXTS]
+    assert Vectors.load(tmp_path / "out").made == made
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]  # nothing left beside it
+    half = encode(model, TEXTS, tmp_path / "half", Made.by(model, precision="float16"))
+    assert half.matrix.dtype == np.float16
+    np.testing.assert_allclose(half.matrix.astype("f4"), found.matrix, atol=1e-3)
+
+
+def test_a_stopped_encoding_goes_on_and_encodes_nothing_twice(
+    model: BiEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
+    encode(model, TEXTS, tmp_path / "whole", Made.by(model, chunk=5))
+    original, calls = module._encode_block, 0
+
+    def stops(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(module, "_encode_block", stops)
+    with pytest.raises(KeyboardInterrupt):
+        encode(model, TEXTS, tmp_path / "out", Made.by(model, chunk=5))
+    assert not (tmp_path / "out").exists()
+    (work,) = tmp_path.glob(".out.*")
+    for name in ("vectors.bin", "owners.bin", "journal.jsonl"):  # as if killed while writing the fourth block
+        with open(work / name, "ab") as file:
+            file.write(b'{"torn')
+    encode(model, TEXTS, tmp_path / "out", Made.by(model, chunk=5))
+    assert calls == 4 + 4  # 7 blocks, of which 3 were there
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_what_changed_meanwhile_is_encoded_anew(
+    model: BiEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
+
+    def broken() -> Any:
+        yield from TEXTS[:40]
+        raise RuntimeError("the collection cannot be read on")
+
+    with pytest.raises(RuntimeError):
+        encode(model, broken(), tmp_path / "out")
+    changed = [*TEXTS[:20], Text("d20", "something else"), *TEXTS[21:]]
+    encode(model, changed, tmp_path / "out")
+    encode(model, changed, tmp_path / "fresh")
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+
+
+KILLED = """
+import sys
+from remargin import BiEncoder
+from remargin.retrieval import vectors
+from tests.retrieval.test_vectors import MANY
+vectors.TEXTS_AT_ONCE = 8
+vectors.encode(BiEncoder.from_pretrained(sys.argv[1]), MANY, sys.argv[2])
+"""
+MANY = [Text(f"d{i}", f"text number {i} " + "word " * (i % 13)) for i in range(400)]
+
+
+def test_a_killed_encoding_ends_in_the_same_bytes(
+    tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_model("bert")
+    command = [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "out")]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2])
+    while process.poll() is None:
+        journals = list(tmp_path.glob(".out.*/journal.jsonl"))
+        if journals and journals[0].stat().st_size > 500:
+            os.kill(process.pid, signal.SIGKILL)
+        time.sleep(0.001)
+    assert process.returncode == -signal.SIGKILL
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
+    model = BiEncoder.from_pretrained(folder)
+    for name in ("out", "fresh"):
+        encode(model, MANY, tmp_path / name)
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+
+
+def test_two_processes_do_not_write_the_same_vectors(model: BiEncoder, tmp_path: Path) -> None:
+    def second() -> Any:
+        yield TEXTS[0]
+        with pytest.raises(InputError, match="another process is writing it"):
+            encode(model, TEXTS, tmp_path / "out")
+        yield TEXTS[1]
+
+    assert len(encode(model, second(), tmp_path / "out").ids) == 2
+
+
+@given(st.lists(st.sampled_from(["a", "b", "ab", "abcabcabc", "word", "...", "  "]), max_size=40), st.data())
+def test_passages_cover_the_text_in_order(words: list[str], data: st.DataObject) -> None:
+    tokenizer: Tokenizer = TOKENIZER[0]
+    text = " ".join(words)
+    length = data.draw(st.integers(1, 12))
+    overlap = data.draw(st.integers(0, length - 1))
+    passages = tokenizer.passages(text, length, overlap)
+    place = 0
+    for passage in passages:
+        place = text.find(passage, place)  # in order, each a piece of the text
+        assert place >= 0
+        tokens, _ = tokenizer([passage], 512)
+        assert len(tokens.ids) - tokenizer.special_tokens <= length or len(passages) == 1
+    joined = "".join("".join(passages).split())
+    assert len(joined) >= len("".join(text.split()))
+    if overlap == 0:
+        assert joined == "".join(text.split())
+
+
+TOKENIZER: list[Tokenizer] = []
+
+
+@pytest.fixture(autouse=True)
+def _tokenizer(tiny_model: Any) -> None:
+    TOKENIZER[:] = [Tokenizer.from_pretrained(tiny_model("bert"))]
+
+
+def test_long_documents_are_read_whole_in_passages(model: BiEncoder, tmp_path: Path) -> None:
+    long = Text("long", " ".join("abcdefgh"[i % 8] for i in range(1000)))
+    cut = encode(model, [long, TEXTS[0]], tmp_path / "cut")
+    assert (cut.truncated, len(cut.matrix)) == (1, 2)
+    whole = encode(model, [long, TEXTS[0]], tmp_path / "whole", Made.by(model, chunk=10, overlap=4))
+    assert whole.truncated == 0
+    assert whole.owners is not None
+    assert (whole.owners == 0).sum() == 1 + np.ceil((1000 - 10) / 6)
+    assert whole.owners[-1] == 1
+
+
+def test_bad_settings_are_named(model: BiEncoder, tmp_path: Path) -> None:
+    for settings, problem in [
+        ({"chunk": 0}, "passages of 0 tokens"),
+        ({"chunk": 10_000}, "but the model reads"),
+        ({"chunk": 10, "overlap": 10}, "an overlap of 10 tokens in passages of 10"),
+        ({"overlap": 3}, "an overlap, but no passages"),
+        ({"precision": "int4"}, "unknown precision 'int4'"),
+    ]:
+        with pytest.raises(InputError, match=problem):
+            Made.by(model, **settings)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no texts to encode"):
+        encode(model, [], tmp_path / "out")
+    encode(model, TEXTS, tmp_path / "out2")
+    with pytest.raises(InputError, match="already exists"):
+        encode(model, TEXTS, tmp_path / "out2")
+    (tmp_path / "out2" / "vectors.bin").write_bytes(b"short")
+    with pytest.raises(InputError, match=r"vectors\.bin: 5 bytes long"):
+        Vectors.load(tmp_path / "out2")
+    with pytest.raises(InputError, match=HEADER):
+        Vectors.load(tmp_path)
