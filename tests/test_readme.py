@@ -53,6 +53,41 @@ def test_the_table_of_losses_stands_in_results() -> None:
             assert sum(scores) / len(scores) == pytest.approx(float(value), abs=5.1e-4)
 
 
+def test_the_figures_of_search_stand_in_results() -> None:
+    indexes = (ROOT / "results" / "indexes.md").read_text()
+    rows = re.findall(
+        r"^\| ((?:exact|faiss)[^|]*) \| (\d*) ?\| ([\d.]+) \| ([\d.]+) \| (\d+) \|$", README, re.MULTILINE
+    )
+    assert len(rows) == 4
+    for name, over_fetch, overlap, ndcg, size in rows:
+        cells = [name, over_fetch, overlap, ndcg]
+        (row,) = (r for r in indexes.splitlines() if [c.strip() for c in r.split("|")][1:5] == cells)
+        assert row.split("|")[7].strip() == size
+    text = " ".join(README.split())
+    for pattern, file in [
+        (r"takes ([\d.]+) times as long as FAISS Flat", "exact-cpu.md"),
+        (r"and ([\d.]+) times as long as the whole score matrix", "exact-h200.md"),
+        (r"with ([\d.]+) of its memory", "exact-h200.md"),
+        (r"takes ([\d.]+) times as long as pytrec_eval", "evaluation.md"),
+    ]:
+        [figure] = re.findall(pattern, text)
+        assert f"| {figure} |" in (ROOT / "results" / file).read_text()
+
+
+def test_the_zero_shot_table_stands_in_results() -> None:
+    with open(ROOT / "results" / "zero-shot" / "table.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["block"] == "measured here"]
+    assert len(rows) == 4
+    for row in rows:
+        line = re.search(
+            rf"^\| {row['system']} \| (.*) \|$", README[README.index("Zero-shot, nDCG@10") :], re.MULTILINE
+        )
+        assert line is not None
+        shown = [float(cell.strip("*† ")) for cell in line[1].split("|")]
+        columns = ("in-domain", "SCF", "cranfield", "cisi", "cacm")
+        assert shown == [pytest.approx(float(row[column]), abs=5.1e-4) for column in columns]
+
+
 def test_the_files_it_links_to_are_there() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
     assert len(links) >= 5

@@ -171,10 +171,10 @@ def update(
 def _load(model: str, length: int | None, what: str) -> BiEncoder:
     from remargin.encoder import BiEncoder
 
-    return BiEncoder.from_pretrained(model, **({} if length is None else {_LENGTHS[what]: length}))  # type: ignore[arg-type]
-
-
-_LENGTHS = {"documents": "document_length", "queries": "query_length"}
+    of_queries = what == "queries"
+    return BiEncoder.from_pretrained(
+        model, query_length=length if of_queries else None, document_length=None if of_queries else length
+    )
 
 
 def _texts(data: str, what: str, rejects: Rejects) -> Iterator[Text]:

@@ -61,7 +61,7 @@ def model_names(given: list[str]) -> dict[str, str]:
     >>> model_names(["before=models/minilm", "intfloat/e5-base"])
     {'before': 'models/minilm', 'e5-base': 'intfloat/e5-base'}
     """
-    from remargin.experiments.zero_shot import split_name
+    from remargin.experiments.columns import split_name
 
     models: dict[str, str] = {}
     for text in given:

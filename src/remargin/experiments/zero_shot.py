@@ -28,7 +28,6 @@ from remargin.errors import InputError
 from remargin.evaluation.comparison import BEST, CompareSettings, read_scores
 from remargin.evaluation.measures import evaluate, judged_cutoff
 from remargin.experiments.columns import file_name, find_column, stems
-from remargin.experiments.columns import split_name as split_name  # for the command line
 from remargin.experiments.published import published_zero_shot
 from remargin.files import locked, new_file, read_header, refuse_existing, sha256, write_header
 from remargin.report.tables import Table

@@ -46,8 +46,8 @@ def top_k(
     wanted = _tensor(queries).to(device, torch.float32)
     shift = None
     if coder is not None:
-        shift = (wanted @ torch.from_numpy(coder.offset).to(device)).cpu().numpy()
-        wanted = wanted * torch.from_numpy(coder.scale).to(device)
+        shift = (wanted @ _tensor(coder.offset).to(device)).cpu().numpy()
+        wanted = wanted * _tensor(coder.scale).to(device)
     best = _Best(len(wanted), k, device)
     at_once, size = CPU_BLOCK if device.type == "cpu" else GPU_BLOCK
     compute = _precision(documents, device)
