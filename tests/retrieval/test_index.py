@@ -18,6 +18,7 @@ from remargin import BiEncoder, Collection, InputError, Run
 from remargin.data.collection import Text
 from remargin.retrieval import index as module
 from remargin.retrieval.backends import BackendSettings
+from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.index import add_documents, build_index, delete_documents, open_index, synchronise
 from remargin.retrieval.search import search
@@ -249,9 +250,38 @@ def test_wrong_models_and_documents_are_refused(
         open_index(tmp_path, model)
     with pytest.raises(InputError, match="no such folder"):
         delete_documents(tmp_path / "nowhere", ["d1"])
+    BM25(DOCUMENTS).save(tmp_path / "bm25")
+    with pytest.raises(InputError, match="a BM25 index cannot be changed; build it again"):
+        synchronise(tmp_path / "bm25", texts(DOCUMENTS), model)
     os.truncate(folder / "vectors.bin", 100)
     with pytest.raises(InputError, match="100 bytes long"):
         open_index(folder, model)
+
+
+def test_an_index_that_changes_while_it_is_opened_is_opened_as_it_is_then(
+    model: BiEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "index"
+    build_index(Vectors.of(model, DOCUMENTS), folder, SETTINGS["flat"])
+    read, reads = module._Folder.read.__func__, 0  # type: ignore[attr-defined]
+
+    def changed_after_reading(cls: Any, place: Path) -> Any:
+        nonlocal reads
+        reads += 1
+        found = read(cls, place)
+        if reads == 1:
+            add_documents(folder, Vectors.of(model, {"new": "text"}))
+        return found
+
+    monkeypatch.setattr(module._Folder, "read", classmethod(changed_after_reading))
+    assert len(open_index(folder, model)) == len(DOCUMENTS) + 1
+
+
+def test_a_model_that_makes_no_numbers_is_refused(tiny_model: Any, tmp_path: Path) -> None:
+    broken = BiEncoder.from_pretrained(tiny_model("bert"), similarity="dot")
+    broken.backbone.embeddings.word_embeddings.weight.data.fill_(float("nan"))  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="makes vectors with numbers that float32 cannot hold"):
+        encode(broken, texts(DOCUMENTS), tmp_path / "out")
 
 
 def test_bad_back_ends_are_named(model: BiEncoder, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from remargin.cli.options import Config, Data, Model, Overwrite, RequiredData, SkipBad
+from remargin.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,6 @@ def encode(
 ) -> None:
     """Encode a collection's texts into a memory-mapped matrix. Killed in the middle, it goes on where it was."""
     from remargin.data.tables import Rejects
-    from remargin.errors import InputError
     from remargin.files import refuse_existing
     from remargin.retrieval.vectors import HEADER
 
@@ -59,6 +59,7 @@ def encode(
 
 
 def index(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     vectors: Annotated[Path | None, typer.Option(help="What `remargin encode` wrote.")] = None,
     data: Data = None,
@@ -89,9 +90,9 @@ def index(
 ) -> None:
     """Build an index, from vectors or straight from a collection; `remargin search --index FOLDER` uses it."""
     from remargin.data.tables import Rejects
-    from remargin.errors import InputError
     from remargin.files import refuse_existing
 
+    _refuse_idle_options(context, index, vectors is not None, factory is not None, coding is not None)
     rejects = Rejects(skip=skip_bad)
     if index == "bm25":
         from remargin.retrieval import bm25
@@ -146,7 +147,6 @@ def update(
 ) -> None:
     """Change an index in place: follow a collection (new and changed documents are encoded), add, or delete."""
     from remargin.data.tables import Rejects
-    from remargin.errors import InputError
     from remargin.retrieval.index import add_documents, delete_documents, synchronise
     from remargin.retrieval.vectors import Vectors
 
@@ -166,6 +166,30 @@ def update(
         ids = [line.strip() for _, line in read_lines(delete, Rejects()) if line.strip()]
         delete_documents(index, ids)
         print(f"{index}: {len(ids):,} deleted")
+
+
+_ENCODING = ("precision", "chunk", "overlap", "length")
+_GRAPH = ("links", "ef_construction", "code_bytes", "search_parameters")
+
+
+def _refuse_idle_options(context: typer.Context, index: str, vectors: bool, factory: bool, coding: bool) -> None:
+    """An option that the index would not even look at is a misunderstanding: say so."""
+    idle: dict[str, tuple[str, ...]] = {}
+    if index == "bm25":
+        dense = ("vectors", "model", "coding", "over_fetch", "factory", "uri", *_GRAPH, *_ENCODING)
+        idle["a BM25 index"] = dense
+    else:
+        idle[f"index {index}"] = ("k1", "b", "language")
+        idle["vectors that are encoded already"] = (*_ENCODING, "skip_bad") if vectors else ()
+        idle[f"index {index}, which is not faiss,"] = _GRAPH if index != "faiss" else ()
+        idle["a --factory of your own"] = ("links", "code_bytes") if factory and index == "faiss" else ()
+        idle[f"index {index}, which is not milvus,"] = ("uri",) if index != "milvus" else ()
+        idle["exact search without --coding"] = ("over_fetch",) if index == "exact" and not coding else ()
+    for what, names in idle.items():
+        for name in names:
+            source = context.get_parameter_source(name)
+            if source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP"):
+                raise InputError(f"--{name.replace('_', '-')} does nothing for {what}", do="leave it out")
 
 
 def _load(model: str, length: int | None, what: str) -> BiEncoder:

@@ -58,6 +58,8 @@ class Faiss:
             except RuntimeError as error:
                 problem = f"FAISS does not take {parameters!r} for this index ({_reason(error)})"
                 raise InputError(problem, do="write it as nprobe=64") from None
+        graph = _graph(index)
+        self._ef_search = 0 if graph is None else int(graph.efSearch)
 
     @classmethod
     def build(cls, matrix: NDArray[Any], factory: str, unit: bool, ef_construction: int = 200) -> Faiss:
@@ -107,7 +109,7 @@ class Faiss:
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Rows of the k nearest vectors of each query, and their distances, negative."""
         if (graph := _graph(self._index)) is not None:
-            graph.efSearch = max(k, graph.efSearch)
+            graph.efSearch = max(k, self._ef_search)
         if self.radius is not None:
             queries = np.pad(queries, ((0, 0), (0, 1)))
         distances, rows = self._index.search(np.ascontiguousarray(queries), k)

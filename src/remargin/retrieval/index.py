@@ -24,6 +24,7 @@ from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.files import append_array, flush_to_disk, locked, map_array, new_folder, read_header, write_header
 from remargin.progress import track
+from remargin.retrieval import bm25
 from remargin.retrieval.backends import VECTORS_AT_ONCE, BackendSettings, Storage, storage
 from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.vectors import Made, Vectors, encode, text_hash
@@ -65,20 +66,28 @@ def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex
     Raises:
         InputError: if the folder is no index, or another model made it.
     """
-    index = _Folder.read(Path(folder))
-    model = model or _load_model(index.made)
+    folder = Path(folder)
+    version = None
+    while True:
+        try:
+            index = _Folder.read(folder)
+            version = index.version
+            model = model or _load_model(index.made)
+            backend = index.storage().open(index.state, model.device)
+            return DenseIndex(model, index.vectors(), backend, index.settings.candidates, index.deleted)
+        except InputError as error:
+            if _version(folder) != version:  # changed by another process meanwhile: the files we looked for are gone
+                continue
+            if error.file is not None:
+                raise
+            raise InputError(error.problem, file=folder, do=error.do) from None
+
+
+def _version(folder: Path) -> int | None:
     try:
-        return DenseIndex(
-            model,
-            index.vectors(),
-            index.storage().open(index.state, model.device),
-            index.settings.candidates,
-            index.deleted,
-        )
-    except InputError as error:
-        if error.file is not None:
-            raise
-        raise InputError(error.problem, file=folder, do=error.do) from None
+        return int(read_header(folder / HEADER, FORMAT, REMEDY)["version"])
+    except InputError:
+        return None
 
 
 @dataclass
@@ -131,7 +140,7 @@ def synchronise(
         keep_others: do not delete what is not among the texts.
     """
     folder = Path(folder).absolute()
-    index = _Folder.read(folder)
+    index = _existing(folder)
     model = model or _load_model(index.made)
     # As when the index was made, whatever this model's own lengths and prefixes are now.
     made = replace(index.made, model_fingerprint=model.fingerprint(), dimension=model.dimension)
@@ -158,12 +167,19 @@ def synchronise(
 @contextlib.contextmanager
 def _changing(folder: Path) -> Iterator[_Folder]:
     """The index, to be changed by one process at a time; the change counts once the block has ended well."""
-    if not folder.is_dir():
-        raise InputError("no such folder", file=folder, do=REMEDY)
+    _existing(folder)
     with locked(folder):
-        index = _Folder.read(folder)
+        index = _existing(folder)
         yield index
         index.commit()
+
+
+def _existing(folder: Path) -> _Folder:
+    if not folder.is_dir():
+        raise InputError("no such folder", file=folder, do=REMEDY)
+    if (folder / bm25.HEADER).is_file():
+        raise InputError("a BM25 index cannot be changed", file=folder, do=bm25.REMEDY)
+    return _Folder.read(folder)
 
 
 def _load_model(made: Made) -> BiEncoder:

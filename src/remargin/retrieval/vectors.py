@@ -233,7 +233,12 @@ def _encode_block(model: BiEncoder, texts: list[str], made: Made) -> tuple[NDArr
         owners = np.repeat(owners, [len(p) for p in passages])
         texts = list(itertools.chain.from_iterable(passages))
     tokens, truncated = model.tokenizer([made.prefix + text for text in texts], made.length)
-    return model.encode_tokens(tokens).astype(made.precision), owners, truncated
+    with np.errstate(over="ignore"):
+        vectors = model.encode_tokens(tokens).astype(made.precision)
+    if not np.isfinite(vectors).all():
+        do = "use float32, or another model"
+        raise InputError(f"model {made.model} makes vectors with numbers that {made.precision} cannot hold", do=do)
+    return vectors, owners, truncated
 
 
 def _read_journal(path: Path) -> list[dict[str, Any]]:
