@@ -69,6 +69,7 @@ def test_the_figures_of_search_stand_in_results() -> None:
         (r"and ([\d.]+) times as long as the whole score matrix", "exact-h200.md"),
         (r"with ([\d.]+) of its memory", "exact-h200.md"),
         (r"takes ([\d.]+) times as long as pytrec_eval", "evaluation.md"),
+        (r"documents is ([\d.]+x) faster than with sentence-transformers", "rerank.md"),
     ]:
         [figure] = re.findall(pattern, text)
         assert f"| {figure} |" in (ROOT / "results" / file).read_text()
