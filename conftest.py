@@ -9,7 +9,11 @@ from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("remargin", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("remargin")
 
 WORDS = [
     "the",

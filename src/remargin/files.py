@@ -51,8 +51,16 @@ def new_folder(path: str | Path, overwrite: bool = False, marker: str | None = N
 
 
 def put_in_place(folder: Path, path: Path, overwrite: bool = False, marker: str | None = None) -> None:
-    """Make a finished folder appear at `path`, all at once. It must lie on the same disk."""
+    """Make a finished folder appear at `path`, on the same disk, instead of an older one if that is allowed.
+
+    Killed in the moment between the two renames, the older one is left in a hidden folder beside `path`.
+    """
     flush_to_disk(*folder.rglob("*"))
+    with locked(path) if path.is_dir() else contextlib.nullcontext():  # nobody may be changing the older one
+        _exchange(folder, path, overwrite, marker)
+
+
+def _exchange(folder: Path, path: Path, overwrite: bool, marker: str | None) -> None:
     refuse_existing(path, overwrite, marker)
     old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)) / "old"
     try:
@@ -93,10 +101,13 @@ def locked(folder: Path) -> Iterator[None]:
     """Nobody else works on the folder meanwhile: a second process that tries is told so. Ends with the process."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError("another process is writing it", file=folder, do="wait until that one ended") from None
+        if not folder.exists() or folder.stat().st_ino != os.fstat(descriptor).st_ino:
+            raise InputError("was replaced in this moment", file=folder, do="try again")
         yield
-    except BlockingIOError:
-        raise InputError("another process is writing it", file=folder, do="wait until that one has ended") from None
     finally:
         os.close(descriptor)
 
@@ -160,6 +171,8 @@ def _checksum(header: dict[str, Any]) -> str:
 
 def append_array(path: Path, place: int, content: NDArray[Any]) -> None:
     """Write an array at byte `place` of a file, cut off whatever was behind it, and wait until it is on disk."""
+    if place:
+        _check_size(path, place, at_least=True)
     with open(path, "ab") as file:
         file.truncate(place)
         content.tofile(file)

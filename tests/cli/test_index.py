@@ -100,6 +100,15 @@ def test_bm25_and_fusion(remargin: Callable[..., Any], data: Path, tiny_model: A
         (("search", "--index", "faiss"), "index 'faiss' needs a model"),
         (("fuse", "--runs", "{here}/a", "--weight", "0.5"), "a weight is between two runs, not 1"),
         (("fuse", "--runs", "{here}/a", "{here}/b"), "a: no such file"),
+        (
+            ("fuse", "--runs", "{here}/a", "{here}/b", "--split", "dev"),
+            "--split does nothing for a fusion without --tune",
+        ),
+        (
+            ("update", "--index", "{here}", "--data", "x", "--skip-bad"),
+            "documents that cannot be read would be deleted",
+        ),
+        (("update", "--index", "{here}", "--delete", "x", "--replace"), "--replace does nothing for --delete"),
         (("update", "--index", "{here}"), "nothing to do, or too much at once"),
         (("update", "--index", "{here}/no", "--delete", "{here}/ids"), "ids: no such file"),
     ],
@@ -119,6 +128,20 @@ def test_bad_input_is_one_line(
     assert found.stderr.count("\n") == 1
     assert problem in found.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_folder_called_like_a_kind_of_index_is_not_overlooked(
+    remargin: Callable[..., Any], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert remargin("index", "--data", data, "--index", "bm25", "--k1", 3, "--out", "bm25").returncode == 0
+    found = remargin("search", "--data", data, "--index", "bm25", "--out", "run.trec")
+    assert found.returncode == 2
+    assert "'bm25' is both a kind of index and a folder here; write ./bm25" in found.stderr
+    (tmp_path / "my index").mkdir()
+    (tmp_path / "bm25").rename(tmp_path / "my index" / "a b")
+    assert remargin("search", "--data", data, "--index", "my index/a b", "--out", "run.trec").returncode == 0
+    assert len(Run.load(tmp_path / "run.trec")) == 2
 
 
 def test_an_index_of_another_model_is_refused(

@@ -35,7 +35,7 @@ Qrels, Scores = dict[str, dict[str, int]], dict[str, dict[str, float]]
 
 @pytest.mark.parametrize("rel", [1, 2])
 @given(qrels=QRELS, scores=RUNS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_measures_are_those_of_pytrec_eval(rel: int, qrels: Qrels, scores: Scores) -> None:
     relevant = {query: {d: g for d, g in grades.items() if g >= 0} for query, grades in qrels.items()}  # it crashes
     theirs = pytrec_eval.RelevanceEvaluator(relevant, set(NAMES.values()), relevance_level=rel).evaluate(scores)
@@ -54,7 +54,7 @@ def graded(name: str, rel: int) -> str:
 
 
 @given(qrels=QRELS, scores=RUNS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_measures_are_those_of_their_formulas(qrels: Qrels, scores: Scores) -> None:
     names = ["RR@3", "nDCG@3", "Judged@4", "R@3", "RR", "Success@3"]  # RR@3 and Judged@4 are not trec_eval's
     found = evaluate(Run.of(scores), qrels, names)
@@ -81,7 +81,7 @@ def dcg(gains: list[int]) -> float:
 
 
 @given(qrels=QRELS, scores=RUNS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_share_of_judged_documents_is_that_of_the_queries_that_the_run_has(qrels: Qrels, scores: Scores) -> None:
     run = Run.of(scores)
     found = evaluate(run, qrels, ["R@3", "RR", "nDCG@100"])

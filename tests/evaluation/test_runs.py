@@ -119,7 +119,7 @@ LINES = st.lists(
 
 @example(lines=[("q1", "d1", "1", " ", "\r"), ("q1", "d2", "1", " ", "\n")], mark="", packed=False)
 @given(lines=LINES, mark=st.sampled_from(["", "\ufeff"]), packed=st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_quick_reading_finds_what_careful_reading_finds_or_leaves_it_alone(
     lines: list[tuple[str, str, str, str, str]], mark: str, packed: bool
 ) -> None:

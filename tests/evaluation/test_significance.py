@@ -58,7 +58,7 @@ def test_the_t_test_and_its_interval_are_those_of_scipy(pairs: list[tuple[float,
 
 
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=9))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_fisher_is_scipys_permutation_test_where_it_is_exact(pairs: list[tuple[float, float]]) -> None:
     a, b = np.array(pairs).T
     theirs = stats.permutation_test(
@@ -105,7 +105,6 @@ def test_fisher_counts_sums_that_are_equal_but_for_rounding() -> None:
     tenths = st.lists(st.integers(-6, 6), min_size=2, max_size=8)
 
     @given(tenths)
-    @settings(deadline=None)
     def check(whole: list[int]) -> None:
         zeros = np.zeros(len(whole))
         assert fisher_randomisation(np.array(whole) / 10, zeros) == fisher_randomisation(whole, zeros)
@@ -115,7 +114,7 @@ def test_fisher_counts_sums_that_are_equal_but_for_rounding() -> None:
 
 
 @given(P_VALUES)
-@settings(max_examples=20, deadline=None)  # statsmodels takes a while
+@settings(max_examples=20)  # statsmodels takes a while
 def test_corrections_are_those_of_statsmodels(p_values: list[float]) -> None:
     assert bonferroni(p_values) == pytest.approx(multipletests(p_values, method="bonferroni")[1], abs=1e-15)
     assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1], abs=1e-15)

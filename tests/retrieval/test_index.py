@@ -132,11 +132,13 @@ def test_adding_and_deleting_is_building_anew(name: str, model: BiEncoder, tmp_p
         same(changed.search(QUERIES, k), open_index(tmp_path / "anew", model).search(QUERIES, k))
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.dictionaries(
-            st.sampled_from("abcdefgh"), st.sampled_from(["one text", "another", "a third of them", "x y z"])
+            st.sampled_from("abcdefgh"),
+            st.sampled_from(["one text", "another", "a third of them", "x y z"]),
+            min_size=1,
         ),
         min_size=2,
         max_size=4,
@@ -158,13 +160,8 @@ def test_an_index_follows_a_collection(
         assert changes.deleted == len(before.keys() - state.keys())
         assert changes.replaced == sum(before.get(id, text) != text for id, text in state.items())
         found = open_index(folder, model).search(QUERIES, k=100)
-        if state:
-            build_index(
-                encode(model, texts(state), tmp_path / "v", made, overwrite=True), tmp_path / "n", overwrite=True
-            )
-            same(found, open_index(tmp_path / "n", model).search(QUERIES, k=100))
-        else:
-            assert not any(found.rankings.values())
+        build_index(encode(model, texts(state), tmp_path / "v", made, overwrite=True), tmp_path / "n", overwrite=True)
+        same(found, open_index(tmp_path / "n", model).search(QUERIES, k=100))
         before = state
     assert synchronise(folder, texts(before), model) == module.Changes()
 
@@ -185,7 +182,7 @@ def test_a_change_that_is_cut_off_changes_nothing(
     model: BiEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "index"
-    for name in ("int8", "flat"):
+    for name in ("int8", "flat", "milvus"):
         build_index(Vectors.of(model, DOCUMENTS), folder, SETTINGS[name], overwrite=True)
         before = open_index(folder, model).search(QUERIES)
         more = Vectors.of(model, {"new": "a new text"})
@@ -282,6 +279,83 @@ def test_a_model_that_makes_no_numbers_is_refused(tiny_model: Any, tmp_path: Pat
     broken.backbone.embeddings.word_embeddings.weight.data.fill_(float("nan"))  # type: ignore[union-attr]
     with pytest.raises(InputError, match="makes vectors with numbers that float32 cannot hold"):
         encode(broken, texts(DOCUMENTS), tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["flat", "int8"])
+def test_longer_vectors_are_found_by_their_dot_product_when_they_come_later(
+    name: str, tiny_model: Any, tmp_path: Path
+) -> None:
+    model = BiEncoder.from_pretrained(tiny_model("bert"), similarity="dot")
+    every = random_vectors(model, 400)
+    every.matrix[300:] *= 8
+    first, second = (
+        replace(every, matrix=every.matrix[part], ids=every.ids[part], hashes=every.hashes[part])
+        for part in (slice(300), slice(300, None))
+    )
+    build_index(first, tmp_path / "index", SETTINGS[name])
+    add_documents(tmp_path / "index", second)
+    queries = np.random.default_rng(1).normal(size=(20, model.dimension)).astype("f4")
+    found = open_index(tmp_path / "index", model).search_vectors(queries, 10)
+    truth = np.argsort(-(queries @ every.matrix.T), axis=1)[:, :10]
+    overlap = [len(set(f.documents.tolist()) & set(t)) / 10 for f, t in zip(found, truth.tolist(), strict=True)]
+    assert np.mean(overlap) > 0.95
+
+
+def test_an_approximate_index_that_has_no_more_is_not_asked_again(
+    model: BiEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = random_vectors(model, 4000)
+    build_index(
+        vectors, tmp_path / "index", BackendSettings("faiss", factory="IVF64,Flat")
+    )  # looks into one list of 64
+    index = open_index(tmp_path / "index", model)
+    asked, original = [], index._backend.search
+
+    def spy(queries: Any, k: int) -> Any:
+        asked.append(k)
+        return original(queries, k)
+
+    monkeypatch.setattr(index._backend, "search", spy)
+    found = index.search_vectors(vectors.matrix[:5], 300)
+    assert asked == [2400]
+    assert all(0 < len(one.documents) < 300 for one in found)
+
+
+def test_damaged_files_are_named_and_not_built_upon(model: BiEncoder, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    more = Vectors.of(model, {"new": "text"})
+    for damage in ("vectors.bin", "hashes.bin", "deleted.1.bin"):
+        build_index(Vectors.of(model, DOCUMENTS), folder, overwrite=True)
+        os.truncate(folder / damage, 10)
+        with pytest.raises(InputError, match=rf"{damage}: 10 bytes long"):
+            open_index(folder, model)
+        with pytest.raises(InputError, match=rf"{damage}: 10 bytes long"):
+            add_documents(folder, more)
+        (folder / damage).unlink()
+        with pytest.raises(InputError, match=rf"{damage}: missing"):
+            open_index(folder, model)
+
+
+def test_an_index_is_not_replaced_while_it_changes(model: BiEncoder, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    build_index(Vectors.of(model, DOCUMENTS), folder)
+    with module._changing(folder) as index:
+        with pytest.raises(InputError, match="another process is writing it"):
+            build_index(Vectors.of(model, {"other": "text"}), folder, overwrite=True)
+        index.delete(index.rows_of(["d1"]))
+    assert len(open_index(folder, model)) == len(DOCUMENTS) - 1
+
+
+def test_nothing_to_follow_and_nothing_left(model: BiEncoder, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    build_index(Vectors.of(model, DOCUMENTS), folder)
+    with pytest.raises(InputError, match="no documents to follow"):
+        synchronise(folder, [], model)
+    delete_documents(folder, list(DOCUMENTS))
+    assert open_index(folder, model).search(QUERIES).rankings == {query: {} for query in QUERIES}
+    queries = encode(model, texts(QUERIES), tmp_path / "queries", Made.by(model, kind="queries"))
+    with pytest.raises(InputError, match="vectors of queries, not of documents"):
+        build_index(queries, tmp_path / "other")
 
 
 def test_bad_back_ends_are_named(model: BiEncoder, tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Data, Measures, Overwrite, SkipBad, load_collection, measure_names
+from remargin.cli.options import Config, Data, Measures, Overwrite, SkipBad, load_collection, measure_names, refuse_idle
 
 
 def fuse(
+    context: typer.Context,
     runs: Annotated[list[Path], typer.Option(help="Two run files or more: --runs bm25.trec dense.trec.")],
     out: Annotated[Path, typer.Option(help="The run file to write; .gz packs it.")],
     weight: Annotated[
@@ -35,6 +36,11 @@ def fuse(
     from remargin.retrieval.fusion import reciprocal_rank, tune_weight, weighted
 
     refuse_existing(out, overwrite)
+    idle: dict[str, tuple[str, ...]] = {
+        "a weighted sum": ("k",) if weight is not None or tune else (),
+        "a fusion without --tune": () if tune else ("data", "split", "measures", "skip_bad"),
+    }
+    refuse_idle(context, idle)
     if (weight is not None or tune) and len(runs) != 2:
         raise InputError(f"a weight is between two runs, not {len(runs)}", do="give --runs FIRST SECOND")
     if weight is not None and tune:
@@ -43,9 +49,14 @@ def fuse(
         raise InputError("a weight is chosen with two runs and their judgments", do="give --tune FIRST SECOND --data")
     found = [Run.load(path) for path in runs]
     if tune:
-        (measure,) = measure_names(measures, ["nDCG@10"])[:1]
+        names = measure_names(measures, ["nDCG@10"])
+        if len(names) > 1:
+            raise InputError("a weight is chosen by one measure", do="give one")
+        measure = names[0]
         first, second = (Run.load(path) for path in tune)
-        weight, means = tune_weight(first, second, load_collection(str(data), split, skip_bad).qrels, measure)
+        weight, means = tune_weight(
+            first, second, load_collection(str(data), split, skip_bad).qrels, measure, depth=depth
+        )
         print(f"weight {weight} of {runs[1]}: {measure} {means[weight]:.4f} on {split}")
     fused = reciprocal_rank(found, k, depth) if weight is None else weighted(found[0], found[1], weight, depth)
     fused.save(out, tag="fused", overwrite=overwrite)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Data, Model, Overwrite, RequiredData, SkipBad
+from remargin.cli.options import Config, Data, Model, Overwrite, RequiredData, SkipBad, refuse_idle
 from remargin.errors import InputError
 
 if TYPE_CHECKING:
@@ -111,18 +111,24 @@ def index(
 
     given: Any = (index, coding, over_fetch, factory, links, ef_construction, code_bytes, search_parameters, uri)
     settings = BackendSettings(*given)
+    settings.check()
     refuse_existing(out, overwrite, HEADER)
     if (vectors is None) == (data is None) or (data is None) != (model is None):
         raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
     if vectors is not None:
         made = Vectors.load(vectors)
     else:
-        between = out.absolute().parent / f".{out.name}.vectors"  # what is encoded is not lost if building fails
+        between = out.absolute().with_name(f"{out.name}.vectors")
         encoder = _load(str(model), length, "documents")
         made = _encode(str(data), encoder, between, rejects, True, "documents", precision, chunk, overlap)
         _say_truncated(made, "documents")
     start = time.perf_counter()
-    build_index(made, out, settings, overwrite)
+    try:
+        build_index(made, out, settings, overwrite)
+    except BaseException:
+        if vectors is None:
+            print(f"the vectors are in {between}: to go on with them, give --vectors", file=sys.stderr)
+        raise
     seconds = time.perf_counter() - start
     if vectors is None:
         import shutil
@@ -135,6 +141,7 @@ def index(
 
 
 def update(
+    context: typer.Context,
     index: Annotated[Path, typer.Option(help="The index to change, a folder.")],
     data: Data = None,
     keep_others: Annotated[bool, typer.Option(help="Keep documents that are not in --data.")] = False,
@@ -152,7 +159,17 @@ def update(
 
     if sum(given is not None for given in (data, vectors, delete)) != 1:
         raise InputError("nothing to do, or too much at once", do="give one of --data, --vectors and --delete")
+    refuse_idle(
+        context,
+        {
+            "--data": ("replace",) if data is not None else (),
+            "--vectors": ("keep_others", "model", "skip_bad") if vectors is not None else (),
+            "--delete": ("keep_others", "model", "skip_bad", "replace") if delete is not None else (),
+        },
+    )
     if data is not None:
+        if skip_bad and not keep_others:
+            raise InputError("documents that cannot be read would be deleted", do="give --keep-others with --skip-bad")
         rejects = Rejects(skip=skip_bad)
         encoder = None if model is None else _load(model, None, "documents")
         changes = synchronise(index, _texts(data, "documents", rejects), encoder, keep_others)
@@ -163,7 +180,9 @@ def update(
     elif delete is not None:
         from remargin.data.tables import read_lines
 
-        ids = [line.strip() for _, line in read_lines(delete, Rejects()) if line.strip()]
+        ids = list(dict.fromkeys(line.strip() for _, line in read_lines(delete, Rejects()) if line.strip()))
+        if not ids:
+            raise InputError("no ids in it", file=delete, do="write one id a line")
         delete_documents(index, ids)
         print(f"{index}: {len(ids):,} deleted")
 
@@ -185,11 +204,7 @@ def _refuse_idle_options(context: typer.Context, index: str, vectors: bool, fact
         idle["a --factory of your own"] = ("links", "code_bytes") if factory and index == "faiss" else ()
         idle[f"index {index}, which is not milvus,"] = ("uri",) if index != "milvus" else ()
         idle["exact search without --coding"] = ("over_fetch",) if index == "exact" and not coding else ()
-    for what, names in idle.items():
-        for name in names:
-            source = context.get_parameter_source(name)
-            if source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP"):
-                raise InputError(f"--{name.replace('_', '-')} does nothing for {what}", do="leave it out")
+    refuse_idle(context, idle)
 
 
 def _load(model: str, length: int | None, what: str) -> BiEncoder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from remargin.config import read_config
+from remargin.errors import InputError
 
 if TYPE_CHECKING:
     from remargin.data.collection import Collection
@@ -51,6 +52,15 @@ def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
             has_value = True
         repeated.append(argument)
     return repeated
+
+
+def refuse_idle(context: typer.Context, idle: Mapping[str, Sequence[str]]) -> None:
+    """An option that would not even be looked at is a misunderstanding: say so. By what it does nothing for."""
+    for what, names in idle.items():
+        for name in names:
+            source = context.get_parameter_source(name)
+            if source is not None and source.name != "DEFAULT":
+                raise InputError(f"--{name.replace('_', '-')} does nothing for {what}", do="leave it out")
 
 
 def measure_names(given: list[str] | None, default: Sequence[str]) -> list[str]:

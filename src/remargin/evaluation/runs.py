@@ -54,6 +54,7 @@ class Run:
 
     def save(self, path: str | Path, tag: str = "remargin", overwrite: bool = False) -> None:
         """Write a TREC run file, gzipped if its name ends in .gz. Scores keep every digit of a float32."""
+        tag = "_".join(tag.split()) or "remargin"
         with new_file(path, overwrite) as out:
             for query, ranking in self.rankings.items():
                 lines = (

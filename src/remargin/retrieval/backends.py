@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from remargin.files import append_array, map_array
 from remargin.retrieval.codes import Coder, Coding
 from remargin.retrieval.dense import Backend
 from remargin.retrieval.exact import Exact
-from remargin.retrieval.faiss import Faiss, paper_factory
+from remargin.retrieval.faiss import Faiss, longest, paper_factory
 
 BackendName = Literal["exact", "faiss", "milvus"]
 State = dict[str, Any]
@@ -63,6 +64,12 @@ class BackendSettings:
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}", do="choose a larger number")
 
+    def check(self) -> None:
+        """Complain about a package that is missing now, not after hours of encoding."""
+        package = {"faiss": "faiss", "milvus": "pymilvus"}.get(self.backend)
+        if package is not None and importlib.util.find_spec(package) is None:
+            raise InputError(f"index {self.backend} needs {package}", do=f"pip install 'remargin[{self.backend}]'")
+
     @property
     def candidates(self) -> int:
         """How many to fetch for each that is wanted."""
@@ -95,34 +102,44 @@ class Storage:
 
 
 class CodesStorage(Storage):
-    """Codes of the vectors, and the numbers that decode them, which stay as they were when the index was built."""
+    """Codes of the vectors, and the numbers that decode them; both are made anew if a new vector is beyond them."""
 
     def build(self) -> State:
         """Fit the codes to the vectors, and write them."""
         assert self.settings.coding is not None
         coder = Coder.fit(self.matrix, self.settings.coding)
-        np.stack([coder.offset, coder.scale]).tofile(self.folder / "coder.bin")
-        return self.extend(0, {})
+        state = {"codes": f"codes.{len(self.matrix)}.bin", "coder": f"coder.{len(self.matrix)}.bin"}
+        np.stack([coder.offset, coder.scale]).tofile(self.folder / state["coder"])
+        self._append(coder, 0, state)
+        return state
 
     def extend(self, start: int, state: State) -> State:
         """Append codes."""
-        coder = self._coder()
-        for place in range(start, len(self.matrix), VECTORS_AT_ONCE):
-            codes = coder.encode(self.matrix[place : place + VECTORS_AT_ONCE])
-            append_array(self.folder / "codes.bin", place * coder.width(), codes)
+        coder = self._coder(state)
+        if not all(coder.covers(self.matrix[place : place + VECTORS_AT_ONCE]) for place in self._places(start)):
+            return self.build()
+        self._append(coder, start, state)
         return state
 
     def open(self, state: State, device: torch.device) -> Backend:
         """An exact search of the codes."""
-        coder = self._coder()
+        coder = self._coder(state)
         dtype = np.int8 if coder.coding == "int8" else np.uint8
-        return Exact(
-            map_array(self.folder / "codes.bin", dtype, (len(self.matrix), coder.width()), True), device, coder
-        )
+        shape = (len(self.matrix), coder.width())
+        return Exact(map_array(self.folder / state["codes"], dtype, shape, at_least=True), device, coder)
 
-    def _coder(self) -> Coder:
+    def _append(self, coder: Coder, start: int, state: State) -> None:
+        for place in self._places(start):
+            codes = coder.encode(self.matrix[place : place + VECTORS_AT_ONCE])
+            append_array(self.folder / state["codes"], place * coder.width(), codes)
+
+    def _places(self, start: int) -> range:
+        return range(start, len(self.matrix), VECTORS_AT_ONCE)
+
+    def _coder(self, state: State) -> Coder:
         assert self.settings.coding is not None
-        return Coder(self.settings.coding, *map_array(self.folder / "coder.bin", np.float32, (2, self.matrix.shape[1])))
+        numbers = map_array(self.folder / state["coder"], np.float32, (2, self.matrix.shape[1]))
+        return Coder(self.settings.coding, *numbers)
 
 
 class FaissStorage(Storage):
@@ -135,7 +152,9 @@ class FaissStorage(Storage):
         return self._save(Faiss.build(self.matrix, factory, self.unit, given.ef_construction))
 
     def extend(self, start: int, state: State) -> State:
-        """Add vectors to the trained index."""
+        """Add vectors to the trained index; build it anew if one is longer than any before, which dot products need."""
+        if state["radius"] is not None and longest(self.matrix, start) > state["radius"]:
+            return self.build()
         index = Faiss.load(self.folder / state["file"], state["radius"])
         index.add(self.matrix, start)
         return self._save(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,15 @@ class BM25:
     ) -> None:
         import bm25s
 
-        if not (k1 >= 0 and 0 <= b <= 1):
+        if not (0 <= k1 < math.inf and 0 <= b <= 1):
             raise InputError(f"k1 = {k1}, b = {b}", do="use k1 of at least 0 and b between 0 and 1")
         self._ids: Sequence[str] | Ids = list(documents)
         self._parameters = {"k1": k1, "b": b, "language": language}
         self._index = bm25s.BM25(method="lucene", k1=k1, b=b)
-        self._index.index(self._tokens(list(documents.values())), show_progress=False)
+        tokens = self._tokens(list(documents.values()))
+        if not any(tokens.ids):
+            raise InputError("the documents have no words but stop words", do="check the texts and the language")
+        self._index.index(tokens, show_progress=False)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -96,8 +100,9 @@ class BM25:
         self = cls.__new__(cls)
         self._parameters = {name: header[name] for name in ("k1", "b", "language")}
         self._ids = Ids(folder / "ids", **header["ids"])
-        try:
-            self._index = bm25s.BM25.load(folder / "bm25s", mmap=True, load_corpus=False)
-        except (OSError, ValueError, KeyError) as error:
-            raise InputError(f"damaged ({error})", file=folder / "bm25s", do=REMEDY) from None
+        for name, checksum in header["sha256"].items():
+            file = folder / "bm25s" / name
+            if not file.is_file() or sha256(file) != checksum:
+                raise InputError("missing, or damaged: its checksum does not match", file=file, do=REMEDY)
+        self._index = bm25s.BM25.load(folder / "bm25s", mmap=True, load_corpus=False)
         return self

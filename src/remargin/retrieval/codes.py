@@ -57,6 +57,11 @@ class Coder:
         bits = codes.unsqueeze(2) >> torch.arange(8, dtype=torch.uint8, device=codes.device) & 1
         return bits.flatten(1)[:, : len(self.scale)].float().mul_(2).sub_(1)
 
+    def covers(self, vectors: NDArray[Any]) -> bool:
+        """Whether no number is far beyond the levels, so that its code would be cut: with `binary` none ever is."""
+        beyond = np.abs(vectors.astype(np.float32) - self.offset) > 1.1 * 127 * self.scale
+        return self.coding == "binary" or not beyond.any()
+
     def width(self) -> int:
         """How many bytes a vector takes."""
         return len(self.scale) if self.coding == "int8" else -(-len(self.scale) // 8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,7 +12,9 @@ from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.retrieval.exact import Exact
-from remargin.retrieval.vectors import Vectors
+from remargin.retrieval.vectors import Vectors, finite
+
+HITS_AT_ONCE = 1 << 25  # scores and rows of so many are in memory at a time
 
 
 class Backend(Protocol):
@@ -86,31 +88,46 @@ class DenseIndex:
         )
 
     def search_vectors(self, queries: NDArray[np.float32], k: int) -> list[Found]:
-        """The k best documents for each query's vector."""
-        rows_in_all = len(self.vectors.matrix)
-        found: list[Found | None] = [None] * len(queries)
-        waiting = np.arange(len(queries))
-        depth = min(rows_in_all, -(-k * rows_in_all // max(1, len(self))))
-        while len(waiting):  # deeper for those queries whose passages or deleted documents left fewer than k
-            for query, hits in zip(waiting, self._hits(queries[waiting], depth), strict=True):
-                found[query] = self._documents(*hits, k)
-            short = np.array([len(found[query].documents) < k for query in waiting])  # type: ignore[union-attr]
-            waiting = waiting[short] if depth < rows_in_all else waiting[:0]
-            depth = min(rows_in_all, 2 * depth)
-        return [one for one in found if one is not None]
+        """The k best documents for each query's vector; fewer if there are fewer, or an approximate search finds so."""
+        rows, wanted = len(self.vectors.matrix), min(k, len(self))
+        if wanted < 1:
+            return [Found(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
+        depth = min(rows, -(-wanted * rows // len(self)))
+        at_once = max(1, HITS_AT_ONCE // (depth * self._over_fetch))
+        found: list[Found] = []
+        for start in range(0, len(queries), at_once):
+            found += self._search(finite(queries[start : start + at_once], self.vectors.made), wanted, depth)
+        return found
 
-    def _hits(self, queries: NDArray[np.float32], depth: int) -> list[tuple[NDArray[np.float32], NDArray[np.int64]]]:
-        """Scores and rows of the nearest vectors of each query, exact scores, best first."""
-        if not self._backend.approximate:
-            return list(zip(*self._backend.search(queries, depth), strict=True))
-        _, candidates = self._backend.search(queries, min(len(self.vectors.matrix), depth * self._over_fetch))
-        hits = []
-        for query, rows in zip(queries, candidates, strict=True):
-            rows = np.sort(rows[rows >= 0])  # in the order in which they lie on disk
-            scores = self.vectors.matrix[rows].astype(np.float32) @ query
-            order = np.argsort(-scores, kind="stable")[:depth]
-            hits.append((scores[order], rows[order]))
-        return hits
+    def _search(self, queries: NDArray[np.float32], wanted: int, depth: int) -> list[Found]:
+        """Goes deeper for those queries whose passages or deleted documents left them with too few."""
+        found: dict[int, Found] = {}
+        waiting = list(range(len(queries)))
+        while waiting:
+            short = []
+            for query, (scores, rows, more) in zip(waiting, self._hits(queries[waiting], depth), strict=True):
+                found[query] = self._documents(scores, rows, wanted)
+                if more and len(found[query].documents) < wanted:
+                    short.append(query)
+            waiting, depth = short, 2 * depth
+        return [found[query] for query in range(len(queries))]
+
+    def _hits(
+        self, queries: NDArray[np.float32], depth: int
+    ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64], bool]]:
+        """For each query scores and rows of the nearest vectors, exact scores, best first, and if there may be more."""
+        matrix = self.vectors.matrix
+        asked = min(len(matrix), depth * self._over_fetch if self._backend.approximate else depth)
+        for query, scores, rows in zip(queries, *self._backend.search(queries, asked), strict=True):
+            known = (rows >= 0) & (rows < len(matrix))  # -1, or a row that came after this index was opened
+            scores, rows = scores[known], rows[known]
+            more = len(rows) == asked < len(matrix) or len(rows) > depth
+            if self._backend.approximate:
+                rows = np.sort(rows)  # in the order in which they lie on disk
+                scores = matrix[rows].astype(np.float32) @ query
+                best = np.argsort(-scores, kind="stable")[:depth]
+                scores, rows = scores[best], rows[best]
+            yield scores, rows, more
 
     def _documents(self, scores: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> Found:
         """The documents behind vectors, each once with its best score, without the deleted."""

@@ -65,7 +65,7 @@ class Faiss:
     def build(cls, matrix: NDArray[Any], factory: str, unit: bool, ef_construction: int = 200) -> Faiss:
         """Train and fill the index that a factory string names, for vectors of unit length or of any."""
         faiss = _faiss()
-        radius = None if unit else max(float(np.linalg.norm(block, axis=1).max()) for block in _blocks(matrix, 0))
+        radius = None if unit else longest(matrix)
         try:
             self = cls(faiss.index_factory(matrix.shape[1] + (not unit), factory, faiss.METRIC_L2), radius)
         except RuntimeError as error:
@@ -123,6 +123,11 @@ class Faiss:
         return np.hstack([vectors, np.sqrt(rest)])
 
 
+def longest(matrix: NDArray[Any], start: int = 0) -> float:
+    """The largest length of a vector from row `start` on."""
+    return max(float(np.linalg.norm(block, axis=1).max()) for block in _blocks(matrix, start))
+
+
 def _blocks(matrix: NDArray[Any], start: int) -> Iterator[NDArray[np.float32]]:
     for place in range(start, len(matrix), VECTORS_AT_ONCE):
         yield matrix[place : place + VECTORS_AT_ONCE].astype(np.float32)
@@ -160,9 +165,11 @@ def _training(index: Any, vectors: int) -> Iterator[None]:
     for rotation, codes in zip(rotations, own, strict=True):
         codes.cp.min_points_per_centroid = 1
         rotation.max_train_points, rotation.niter, rotation.pq = 256 * 64, 25, codes
-    yield
-    for rotation in rotations:
-        rotation.pq = None  # it must not outlive our own
+    try:
+        yield
+    finally:
+        for rotation in rotations:
+            rotation.pq = None  # it must not outlive our own
 
 
 def _reason(error: Exception) -> str:

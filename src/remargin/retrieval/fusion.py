@@ -57,6 +57,7 @@ def tune_weight(
     qrels: Mapping[str, Mapping[str, int]],
     measure: str = "nDCG@10",
     weights: Sequence[float] = WEIGHTS,
+    depth: int | None = 1000,
 ) -> tuple[float, dict[float, float]]:
     """The weight with the best mean on these judgments, which should be a dev split's, and the mean of each weight.
 
@@ -66,7 +67,8 @@ def tune_weight(
     >>> tune_weight(a, b, {"q": {"y": 1}}, weights=[0.0, 0.8, 1.0])
     (1.0, {0.0: 0.6309297535714575, 0.8: 1.0, 1.0: 1.0})
     """
-    means = {weight: evaluate(weighted(first, second, weight), qrels, [measure]).means[measure] for weight in weights}
+    fused = {weight: weighted(first, second, weight, depth) for weight in weights}
+    means = {weight: evaluate(run, qrels, [measure]).means[measure] for weight, run in fused.items()}
     best = [weight for weight, mean in means.items() if mean == max(means.values())]
     return best[len(best) // 2], means
 

@@ -8,9 +8,11 @@ opens the folder meanwhile, or after a crash, finds it as it was before or as it
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from remargin.retrieval.vectors import Made, Vectors, encode, text_hash
 HEADER = "remargin_index.json"
 FORMAT = "remargin-index-1"
 REMEDY = "name a folder that `remargin index` wrote"
+ATTEMPTS = 10  # to open an index that is being changed
 
 
 def build_index(
@@ -55,6 +58,8 @@ def build_index(
         ['d2']
     """
     with new_folder(out, overwrite, HEADER) as folder:
+        if vectors.made.kind != "documents":
+            raise InputError(f"vectors of {vectors.made.kind}, not of documents", do="encode the documents")
         index = _Folder.empty(folder, vectors.made, settings or BackendSettings())
         index.append(vectors)
         index.commit()
@@ -67,20 +72,20 @@ def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex
         InputError: if the folder is no index, or another model made it.
     """
     folder = Path(folder)
-    version = None
-    while True:
+    for attempt in itertools.count(1):
+        version = _version(folder)
         try:
             index = _Folder.read(folder)
-            version = index.version
             model = model or _load_model(index.made)
             backend = index.storage().open(index.state, model.device)
             return DenseIndex(model, index.vectors(), backend, index.settings.candidates, index.deleted)
         except InputError as error:
-            if _version(folder) != version:  # changed by another process meanwhile: the files we looked for are gone
-                continue
+            if _version(folder) != version and attempt < ATTEMPTS:
+                continue  # changed by another process meanwhile: the files that we looked for are gone
             if error.file is not None:
                 raise
             raise InputError(error.problem, file=folder, do=error.do) from None
+    raise AssertionError
 
 
 def _version(folder: Path) -> int | None:
@@ -107,12 +112,12 @@ def add_documents(folder: str | Path, vectors: Vectors, replacing: bool = False)
     """
     with _changing(Path(folder)) as index:
         index.require(vectors.made)
-        before = index.rows_of(list(vectors.ids))
+        before = np.concatenate([index.rows_of(batch) for batch in batches(vectors.ids)])
         if not replacing and (before >= 0).any():
             known = vectors.ids[int((before >= 0).argmax())]
             do = "delete it first, or ask to replace it (--replace)"
             raise InputError("document is in the index already", file=folder, id=known, do=do)
-        index.deleted[before[before >= 0]] = True
+        index.delete(before[before >= 0])
         index.append(vectors)
     replaced = int((before >= 0).sum())
     return Changes(len(before) - replaced, replaced, 0)
@@ -125,7 +130,7 @@ def delete_documents(folder: str | Path, ids: Sequence[str]) -> None:
         if (rows < 0).any():
             unknown = ids[int((rows < 0).argmax())]
             raise InputError("document is not in the index", file=folder, id=unknown, do="leave it out")
-        index.deleted[rows] = True
+        index.delete(rows)
 
 
 def synchronise(
@@ -135,33 +140,38 @@ def synchronise(
 
     Args:
         folder: the index.
-        texts: all documents, with ids that differ.
+        texts: all documents, with ids that differ; none at all is an error.
         model: the one that made the index; without it, the one that it remembers.
         keep_others: do not delete what is not among the texts.
     """
     folder = Path(folder).absolute()
-    index = _existing(folder)
-    model = model or _load_model(index.made)
-    # As when the index was made, whatever this model's own lengths and prefixes are now.
-    made = replace(index.made, model_fingerprint=model.fingerprint(), dimension=model.dimension)
-    index.require(made)
-    present = np.zeros(len(index.deleted), bool)
-    changed: list[Text] = []
-    for block in batches(track(texts, "comparing")):
-        for text, row in zip(block, index.rows_of([text.id for text in block]).tolist(), strict=True):
-            present[row] |= row >= 0
-            if row < 0 or index.hashes[row] != text_hash(text):
-                changed.append(text)
-    gone = [] if keep_others else [index.ids[row] for row in np.flatnonzero(~present & ~index.deleted).tolist()]
-    changes = Changes()
-    if changed:
-        place = folder.parent / f".{folder.name}.new"
-        changes = add_documents(folder, encode(model, changed, place, made, overwrite=True), replacing=True)
-        shutil.rmtree(place)
-    if gone:
-        delete_documents(folder, gone)
-        changes.deleted = len(gone)
-    return changes
+    with _changing(folder) as index:
+        model = model or _load_model(index.made)
+        # As when the index was made, whatever this model's own lengths and prefixes are now.
+        made = replace(index.made, model_fingerprint=model.fingerprint(), dimension=model.dimension)
+        index.require(made)
+        hashes, present = index.hashes, np.zeros(len(index.deleted), bool)
+        changed: list[Text] = []
+        count = replaced = 0
+        for block in batches(track(texts, "comparing")):
+            count += len(block)
+            for text, row in zip(block, index.rows_of([text.id for text in block]).tolist(), strict=True):
+                if row >= 0 and hashes[row] == text_hash(text):
+                    present[row] = True
+                else:
+                    replaced += row >= 0
+                    changed.append(text)
+        if not count:
+            raise InputError("there are no documents to follow", do="delete the index instead, if that is meant")
+        outdated = index.rows_of([text.id for text in changed])
+        present[outdated[outdated >= 0]] = True
+        gone = np.empty(0, np.int64) if keep_others else np.flatnonzero(~present & ~index.deleted)
+        index.delete(np.concatenate([outdated[outdated >= 0], gone]))
+        if changed:
+            place = folder.parent / f".{folder.name}.new"
+            index.append(encode(model, changed, place, made, overwrite=True))
+            shutil.rmtree(place)
+    return Changes(len(changed) - replaced, replaced, len(gone))
 
 
 @contextlib.contextmanager
@@ -171,7 +181,8 @@ def _changing(folder: Path) -> Iterator[_Folder]:
     with locked(folder):
         index = _existing(folder)
         yield index
-        index.commit()
+        if index.changed:
+            index.commit()
 
 
 def _existing(folder: Path) -> _Folder:
@@ -207,6 +218,7 @@ class _Folder:
     deleted: NDArray[np.bool_]
     state: dict[str, Any]
     version: int
+    changed: bool = False
 
     @classmethod
     def empty(cls, folder: Path, made: Made, settings: BackendSettings) -> _Folder:
@@ -229,7 +241,7 @@ class _Folder:
             header["version"],
         )
 
-    @property
+    @cached_property
     def ids(self) -> Ids:
         return Ids(self.folder / self.ids_folder, **self.ids_size)
 
@@ -263,8 +275,14 @@ class _Folder:
                 do = "encode the documents as those of the index"
                 raise InputError(f"the new vectors were made with {what}", file=self.folder, do=do)
 
+    def delete(self, rows: NDArray[np.int64]) -> None:
+        """Mark documents as deleted."""
+        self.deleted[rows] = True
+        self.changed |= len(rows) > 0
+
     def append(self, vectors: Vectors) -> None:
         """Take in more vectors and their ids."""
+        self.changed = True
         first_row, first_text = self.rows, len(self.deleted)
         for place in range(0, len(vectors.matrix), VECTORS_AT_ONCE):
             block = vectors.matrix[place : place + VECTORS_AT_ONCE]
@@ -279,6 +297,7 @@ class _Folder:
         for batch in batches(vectors.ids):
             writer.add(batch)
         self.ids_folder, self.ids_size = name, writer.close()
+        del self.ids  # it is read again
         self.deleted = np.concatenate([self.deleted, np.zeros(len(vectors.ids), bool)])
         self.rows += len(vectors.matrix)
         self.state = self.storage().extend(first_row, self.state) if first_row else self.storage().build()
@@ -291,7 +310,8 @@ class _Folder:
         header = {"format": FORMAT, "version": self.version, "made": asdict(self.made), "rows": self.rows}
         header |= {"settings": asdict(self.settings), "state": self.state, "documents": int((~self.deleted).sum())}
         write_header(self.folder / HEADER, header | {"ids_folder": self.ids_folder, "ids_size": self.ids_size})
-        needed = {self.ids_folder, f"deleted.{self.version}.bin", self.state.get("file")}
+        needed = {self.ids_folder, f"deleted.{self.version}.bin", *self.state.values()}
         for path in self.folder.iterdir():
-            if path.name.startswith(("ids.", "deleted.", "faiss.")) and path.name not in needed:
+            versioned = path.name.startswith(("ids.", "deleted.", "faiss.", "codes.", "coder."))
+            if versioned and path.name not in needed:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from remargin.encoder import BiEncoder
 
 
+KINDS = ("bm25", "exact", "faiss", "milvus")
+
+
 class Index(Protocol):
     """Anything that ranks its documents for queries: `BM25`, `DenseIndex`."""
 
@@ -51,13 +54,16 @@ def search(
 
 
 def _open(collection: Collection, index: str | Path, model: BiEncoder | None) -> Index:
+    if str(index) in KINDS and any(Path(index).glob("remargin_*.json")):
+        problem = f"{str(index)!r} is both a kind of index and a folder here"
+        raise InputError(problem, do=f"write ./{index} for the folder, or search elsewhere")
     if index == "bm25":
         if model is not None:
             raise InputError("index 'bm25' takes no model", do="leave --model out")
         from remargin.retrieval.bm25 import BM25
 
         return BM25(collection.documents)
-    if index in ("exact", "faiss", "milvus"):
+    if index in KINDS:
         if model is None:
             raise InputError(f"index {index!r} needs a model", do="give --model")
         return _temporary(collection, str(index), model)

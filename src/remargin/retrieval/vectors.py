@@ -31,7 +31,7 @@ JOURNAL = "journal.jsonl"
 
 @dataclass(frozen=True)
 class Made:
-    """What made vectors: two sets of vectors can be searched together if these agree, apart from `data`.
+    """What made vectors: two sets of vectors can be searched together if these agree, apart from `data` and `model`.
 
     `chunk` is the length of passages in tokens, if documents were cut into such; neighbours share `overlap` tokens.
     """
@@ -46,6 +46,7 @@ class Made:
     precision: Precision = "float32"
     chunk: int | None = None
     overlap: int = 0
+    kind: Kind = "documents"
 
     @classmethod
     def by(
@@ -62,6 +63,8 @@ class Made:
         prefix = model.document_prefix if kind == "documents" else model.query_prefix
         if precision not in get_args(Precision):
             raise InputError(f"unknown precision {precision!r}", do=f"use {' or '.join(get_args(Precision))}")
+        if chunk is not None and kind == "queries":
+            raise InputError("queries are not cut into passages", do="leave --chunk out")
         if overlap is not None and chunk is None:
             raise InputError("an overlap, but no passages", do="give --chunk too")
         if chunk is not None:
@@ -72,9 +75,10 @@ class Made:
             overlap = chunk // 4 if overlap is None else overlap
             if not 0 <= overlap < chunk:
                 raise InputError(f"an overlap of {overlap} tokens in passages of {chunk}", do="make it smaller")
+        name = str(Path(model.name).absolute()) if Path(model.name).is_dir() else model.name
         return cls(
-            data, model.name, model.fingerprint(), model.similarity, model.dimension, length, prefix,
-            precision, chunk, overlap or 0,
+            data, name, model.fingerprint(), model.similarity, model.dimension, length, prefix,
+            precision, chunk, overlap or 0, kind,
         )  # fmt: skip
 
 
@@ -120,9 +124,17 @@ class Vectors:
     def of(cls, model: BiEncoder, documents: Mapping[str, str], data: str = "") -> Vectors:
         """Encode documents into memory, one vector each."""
         made = Made.by(model, data)
-        matrix = model.encode_documents(list(documents.values()))
+        matrix = finite(model.encode_documents(list(documents.values())), made)
         texts = (Text(id, text) for id, text in documents.items())
         return cls(made, matrix, list(documents), np.array([text_hash(text) for text in texts], np.uint64))
+
+
+def finite(vectors: NDArray[Any], made: Made) -> NDArray[Any]:
+    """The vectors, unless there is a number in them that is none."""
+    if not np.isfinite(vectors).all():
+        do = "use float32, or another model"
+        raise InputError(f"model {made.model} makes vectors with numbers that {made.precision} cannot hold", do=do)
+    return vectors
 
 
 def text_hash(text: Text) -> int:
@@ -195,7 +207,8 @@ class _Work:
             vectors, owners, truncated = _encode_block(model, [text.text for text in texts], self._made)
             block = {"texts": digest, "rows": len(vectors), "truncated": truncated}
             self._write("vectors.bin", self._rows * vectors.itemsize * vectors.shape[1], vectors)
-            self._write("owners.bin", self._rows * owners.itemsize, owners + np.uint32(self._texts))
+            if self._made.chunk is not None:
+                self._write("owners.bin", self._rows * owners.itemsize, owners + np.uint32(self._texts))
             self._write(JOURNAL, self._journal_end, np.frombuffer(_line(block), np.uint8))
         self._journal_end += len(_line(block))
         self._texts += len(texts)
@@ -213,10 +226,9 @@ class _Work:
             raise InputError("there are no texts to encode", do="name another collection")
         nothing = np.empty(0, np.uint8)
         self._write("vectors.bin", self._rows * self._made.dimension * np.dtype(self._made.precision).itemsize, nothing)
-        self._write("owners.bin", self._rows * np.dtype(np.uint32).itemsize, nothing)
+        if self._made.chunk is not None:
+            self._write("owners.bin", self._rows * np.dtype(np.uint32).itemsize, nothing)
         self._write("hashes.bin", 0, np.concatenate(self._hashes))
-        if self._made.chunk is None:
-            (self._folder / "owners.bin").unlink()
         header = {"format": FORMAT, "made": asdict(self._made), "rows": self._rows, "truncated": self._truncated}
         write_header(self._folder / HEADER, {**header, "ids": self._ids.close()})
 
@@ -234,11 +246,7 @@ def _encode_block(model: BiEncoder, texts: list[str], made: Made) -> tuple[NDArr
         texts = list(itertools.chain.from_iterable(passages))
     tokens, truncated = model.tokenizer([made.prefix + text for text in texts], made.length)
     with np.errstate(over="ignore"):
-        vectors = model.encode_tokens(tokens).astype(made.precision)
-    if not np.isfinite(vectors).all():
-        do = "use float32, or another model"
-        raise InputError(f"model {made.model} makes vectors with numbers that {made.precision} cannot hold", do=do)
-    return vectors, owners, truncated
+        return finite(model.encode_tokens(tokens).astype(made.precision), made), owners, truncated
 
 
 def _read_journal(path: Path) -> list[dict[str, Any]]:
