@@ -94,8 +94,9 @@ def test_flat_back_ends_agree_on_a_real_collection(minilm: Path, tmp_path: Path)
     model = BiEncoder.from_pretrained(minilm)
     vectors = Vectors.of(model, collection.documents)
     exact = search(collection, DenseIndex(model, vectors), k=50)
-    build_index(vectors, tmp_path / "flat", SETTINGS["flat"])
-    same(search(collection, tmp_path / "flat", model, k=50), exact)
+    for name in ("flat", "milvus"):
+        build_index(vectors, tmp_path / name, SETTINGS[name])
+        same(search(collection, tmp_path / name, model, k=50), exact)
     build_index(vectors, tmp_path / "exact", BackendSettings())
     same(search(collection, tmp_path / "exact", k=50), exact)  # the model that the index remembers
 
