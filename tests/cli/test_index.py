@@ -144,6 +144,18 @@ def test_a_folder_called_like_a_kind_of_index_is_not_overlooked(
     assert len(Run.load(tmp_path / "run.trec")) == 2
 
 
+def test_vectors_beside_the_index_are_neither_overwritten_nor_deleted(
+    remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    model, place = tiny_model("bert"), tmp_path / "x.vectors"
+    assert remargin("encode", "--data", data, "--model", model, "--out", place).returncode == 0
+    found = remargin("index", "--data", data, "--model", model, "--out", tmp_path / "x")
+    assert found.returncode == 2
+    assert f"{place}: is there already" in found.stderr
+    assert remargin("index", "--vectors", place, "--out", tmp_path / "x").returncode == 0
+    assert place.is_dir()
+
+
 def test_an_index_of_another_model_is_refused(
     remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
 ) -> None:

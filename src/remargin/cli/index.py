@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -119,8 +120,11 @@ def index(
         made = Vectors.load(vectors)
     else:
         between = out.absolute().with_name(f"{out.name}.vectors")
+        if between.exists():
+            do = f"give --vectors {between} to go on with them, or remove them"
+            raise InputError("is there already, perhaps from a build that was stopped", file=between, do=do)
         encoder = _load(str(model), length, "documents")
-        made = _encode(str(data), encoder, between, rejects, True, "documents", precision, chunk, overlap)
+        made = _encode(str(data), encoder, between, rejects, False, "documents", precision, chunk, overlap)
         _say_truncated(made, "documents")
     start = time.perf_counter()
     try:
@@ -131,8 +135,6 @@ def index(
         raise
     seconds = time.perf_counter() - start
     if vectors is None:
-        import shutil
-
         shutil.rmtree(between)
     count, stored = len(made.ids), (out / "vectors.bin").stat().st_size
     extra = (_size(out) - stored) / count

@@ -85,7 +85,7 @@ def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex
             if error.file is not None:
                 raise
             raise InputError(error.problem, file=folder, do=error.do) from None
-    raise AssertionError
+    raise AssertionError  # never: the last attempt returns or raises
 
 
 def _version(folder: Path) -> int | None:
