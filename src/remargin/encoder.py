@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
@@ -15,18 +14,23 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from remargin import model_folder
+from remargin.ahead import ahead
+from remargin.compute import Compute
 from remargin.data.tokens import Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.errors import InputError
 from remargin.files import new_folder
 from remargin.losses import Similarity
+from remargin.packing import pack, select
 from remargin.progress import track
 
 log = logging.getLogger(__name__)
 
 Pooling = Literal["cls", "cls+linear", "cls+pooler", "mean", "mean+linear", "mean+pooler"]
 
-# To encode so many tokens at once is fastest: what fits a CPU's caches, and what fills a GPU.
-TOKENS_AT_ONCE = (1200, 65_536)
+EncodingPrecision = Literal["auto", "32", "bf16"]
+
+# So many texts are tokenised while those before them are encoded.
+TEXTS_AT_ONCE = 16_384
 
 # The paper's choice for each family (its table 1); other families take the plain [CLS] vector.
 PAPER_POOLING: dict[str, Pooling] = {"roberta": "cls+linear", "mpnet": "cls+linear", "distilbert": "cls"}
@@ -55,9 +59,14 @@ class BiEncoder(nn.Module):
         document_length: int = 200,
         query_prefix: str = "",
         document_prefix: str = "",
+        precision: EncodingPrecision = "auto",
     ) -> None:
         super().__init__()
         self.name = ""
+        if precision not in get_args(EncodingPrecision):
+            raise InputError(f"unknown precision {precision!r}", do=f"use {', '.join(get_args(EncodingPrecision))}")
+        self.precision: EncodingPrecision = precision
+        self._copy: tuple[Any, Compute] | None = None
         if pooling not in get_args(Pooling):
             raise InputError(f"unknown pooling {pooling!r}", do=f"use auto, {', '.join(get_args(Pooling))}")
         if similarity not in get_args(Similarity):
@@ -89,6 +98,7 @@ class BiEncoder(nn.Module):
         document_prefix: str | None = None,
         seed: int = 0,
         device: str | torch.device | None = None,
+        precision: EncodingPrecision = "auto",
     ) -> BiEncoder:
         """Load an encoder from a folder or, by name, from the Hugging Face hub.
 
@@ -104,6 +114,8 @@ class BiEncoder(nn.Module):
             query_prefix, document_prefix: put before every text.
             seed: for the projection, if it has to be new.
             device: such as "cpu"; without it, a CUDA GPU if there is one.
+            precision: to encode in: "32", "bf16", or "auto", which is bf16 on a GPU that can and 32 elsewhere. The
+                weights themselves stay in float32.
 
         Raises:
             InputError: if the folder lacks weights of the encoder, or asks for something that is not supported.
@@ -143,6 +155,7 @@ class BiEncoder(nn.Module):
             document_length=document_length or saved.document_length or min(200, limit),
             query_prefix=saved.query_prefix if query_prefix is None else query_prefix,
             document_prefix=saved.document_prefix if document_prefix is None else document_prefix,
+            precision=precision,
         )
         model.name = str(name)
         return model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -203,28 +216,56 @@ class BiEncoder(nn.Module):
         for number, text in enumerate(texts):
             if not isinstance(text, str):
                 raise TypeError(f"{kind}[{number}] is {type(text).__name__}, not a string")
-        tokens, truncated = self.tokenizer([prefix + text for text in texts], length)
+        starts = range(0, len(texts), TEXTS_AT_ONCE)
+        blocks = ([prefix + text for text in texts[start : start + TEXTS_AT_ONCE]] for start in starts)
+        vectors, truncated = np.empty((len(texts), self.dimension), np.float32), 0
+
+        def encoded() -> Iterator[int]:
+            nonlocal truncated
+            for start, (tokens, too_long) in zip(starts, ahead(self.tokenizer(b, length) for b in blocks), strict=True):
+                truncated += too_long
+                for rows, found in self._in_groups(tokens, batch_size):
+                    vectors[start + rows] = found
+                    yield from range(len(rows))
+
+        for _ in track(encoded(), f"encoding {kind}", total=len(texts), show=progress):
+            pass
         if truncated:
             log.warning("%d of %d %s were cut at %d tokens", truncated, len(texts), kind, length)
-        return self.encode_tokens(tokens, batch_size, progress, what=kind)
-
-    def encode_tokens(
-        self, tokens: Tokens, batch_size: int | None = None, progress: bool | None = False, what: str = "texts"
-    ) -> NDArray[np.float32]:
-        """Vectors of texts that are tokens already, (n, d), in their order; `batch_size` texts at once if given."""
-        vectors = np.empty((len(tokens.lengths), self.dimension), np.float32)
-        # Longest first: texts of one length share a batch, and a batch too large for memory fails at once.
-        order = np.argsort(-tokens.lengths, kind="stable")
-        batches = list(_batches(order, tokens.lengths, batch_size, TOKENS_AT_ONCE[self.device.type != "cpu"]))
-        with _evaluating(self), torch.inference_mode():
-            for rows in track(batches, f"encoding {what}", total=len(batches), show=progress):
-                vectors[rows] = self._vectors(tokens, rows).float().cpu().numpy()
         return vectors
 
-    def _vectors(self, tokens: Tokens, rows: NDArray[np.int64]) -> Tensor:
-        ids, mask = padded(tokens, rows, int(self.hf_tokenizer.pad_token_id or 0))
-        vectors: Tensor = self(ids.to(self.device), mask.to(self.device))
-        return nn.functional.normalize(vectors.float(), dim=1) if self.similarity == "cosine" else vectors
+    def encode_tokens(self, tokens: Tokens, batch_size: int | None = None) -> NDArray[np.float32]:
+        """Vectors of texts that are tokens already, (n, d), in their order; `batch_size` texts at once if given."""
+        vectors = np.empty((len(tokens.lengths), self.dimension), np.float32)
+        for rows, found in self._in_groups(tokens, batch_size):
+            vectors[rows] = found
+        return vectors
+
+    def _in_groups(self, tokens: Tokens, size: int | None) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Rows and their vectors, some at a time, as they are done."""
+        compute, device = self._computing(), self.device
+        groups = compute.groups(tokens.lengths, device, size)
+        longest = int(tokens.lengths.max(initial=1)) if compute.packed and device.type != "cpu" else None
+        parts = (pack(select(tokens, rows), longest) for rows in groups)
+        waiting: list[tuple[NDArray[np.int64], Tensor]] = []
+        for number, (rows, part) in enumerate(zip(groups, ahead(parts), strict=True), start=1):
+            with torch.inference_mode():
+                waiting.append((rows, self._similar(compute(part.to(device)))))
+            if device.type == "cpu" or len(waiting) == 16 or number == len(groups):  # a GPU is waited for now and then
+                yield np.concatenate([r for r, _ in waiting]), torch.cat([v for _, v in waiting]).cpu().numpy()
+                waiting.clear()
+
+    def _similar(self, vectors: Tensor) -> Tensor:
+        return nn.functional.normalize(vectors, dim=1) if self.similarity == "cosine" else vectors
+
+    def _computing(self) -> Compute:
+        """The copy of the weights to compute with; made anew when a weight has changed or moved."""
+        dtype = encoding_dtype(self.precision, self.device)
+        state = (dtype, *((weight.data_ptr(), weight._version) for weight in self.parameters()))
+        if self._copy is None or self._copy[0] != state:
+            self._copy = None  # two copies at once might not fit
+            self._copy = (state, Compute(self, dtype).eval().requires_grad_(False))
+        return self._copy[1]
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Write a folder that `from_pretrained` and `SentenceTransformer(folder)` load with the same vectors."""
@@ -250,25 +291,11 @@ class BiEncoder(nn.Module):
         return length
 
 
-def _batches(
-    order: NDArray[np.int64], lengths: NDArray[np.int64], size: int | None, budget: int
-) -> Iterator[NDArray[np.int64]]:
-    """Texts, the longest first, in batches of that size, or of about so many tokens, padding included."""
-    start = 0
-    while start < len(order):
-        end = start + (size or max(1, budget // max(1, int(lengths[order[start]]))))
-        yield order[start:end]
-        start = end
-
-
-def padded(tokens: Tokens, rows: NDArray[np.int64], padding: int) -> tuple[Tensor, Tensor]:
-    """Some texts' token ids as a rectangle, (B, T), and the mask that says which of them are real."""
-    lengths = tokens.lengths[rows]
-    starts = tokens.starts[rows]
-    mask = np.arange(lengths.max())[None, :] < lengths[:, None]
-    ids = np.full(mask.shape, padding, np.int64)
-    ids[mask] = np.concatenate([tokens.ids[s : s + n] for s, n in zip(starts, lengths, strict=True)])
-    return torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64))
+def encoding_dtype(precision: EncodingPrecision, device: torch.device) -> torch.dtype:
+    """What to encode in: "auto" is bfloat16 on a GPU that computes in it, else float32."""
+    if precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    return {"32": torch.float32, "bf16": torch.bfloat16}[precision]
 
 
 class _Checkpoint:
@@ -333,14 +360,3 @@ def _longest_input(backbone: nn.Module) -> int | None:
     if positions is None or positions < 1:
         return None
     return positions if offset is None else positions - offset - 1
-
-
-@contextlib.contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout for a while."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)

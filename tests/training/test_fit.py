@@ -24,7 +24,8 @@ from remargin.data.prepare import TextSettings, prepare
 from remargin.data.shuffle import Shuffle
 from remargin.evaluation.runs import Run
 from remargin.mining import MiningSettings, mine
-from remargin.training.batches import TrainingData, embed
+from remargin.training.batches import TrainingData
+from remargin.training.engine import Engine
 from remargin.training.loop import fit
 from remargin.training.optimiser import learning_rate, make_optimiser
 from remargin.training.run import RunRequest, start
@@ -119,14 +120,6 @@ def test_the_loop_is_a_plain_loop(prepared: Path, tiny_model: Any, tmp_path: Pat
     np.testing.assert_allclose(model.encode_documents(texts), plain.encode_documents(texts), atol=2e-3)
 
 
-def test_embedding_in_parts_keeps_the_order(model: BiEncoder, prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = TrainingData(prepared, 8, seed=0)
-    rows = np.array([7, 3, 3, 59, 0, 22, 41])
-    whole = embed(model, model, data.documents, rows, torch.device("cpu"))
-    monkeypatch.setattr("remargin.training.batches.CPU_TEXTS_AT_ONCE", 2)
-    torch.testing.assert_close(embed(model, model, data.documents, rows, torch.device("cpu")), whole, atol=1e-5, rtol=0)
-
-
 def test_an_epoch_has_every_triplet_once_and_the_next_another_order(prepared: Path) -> None:
     data = TrainingData(prepared, 8, seed=0)
     epochs = []
@@ -197,7 +190,8 @@ def test_training_makes_the_encoder_better(tiny_model: Any, prepared: Path, tmp_
     assert fitted.best is not None
     assert fitted.best > fitted.before + 0.1
     again = BiEncoder.from_pretrained(fitted.model)
-    assert validator(again, again, torch.device("cpu")) == pytest.approx(fitted.best, abs=1e-6)
+    engine = Engine(again, chosen, torch.device("cpu"), torch.float32, np.array([1]))
+    assert validator(engine, again.similarity) == pytest.approx(fitted.best, abs=1e-6)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

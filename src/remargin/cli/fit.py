@@ -41,6 +41,19 @@ def fit(
     clip: Annotated[float | None, typer.Option(help="Longest gradient.")] = None,
     precision: Annotated[str | None, typer.Option(help="auto, bf16, 16 or 32.")] = None,
     eight_bit: Annotated[bool | None, typer.Option(help="Optimiser states in 8 bits (needs bitsandbytes).")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="packed (no padding), padded, or auto: packed if the model allows it.")
+    ] = None,
+    compile: Annotated[
+        str | None, typer.Option(help="on, off, or auto: torch.compile on a GPU, for runs of 5,000 steps and more.")
+    ] = None,
+    graphs: Annotated[bool | None, typer.Option(help="Replay small steps from CUDA graphs.")] = None,
+    token_budget: Annotated[
+        int | None, typer.Option(help="Most tokens in memory at once; larger batches are trained in parts, exactly.")
+    ] = None,
+    attention_dropout: Annotated[
+        bool | None, typer.Option(help="Keep dropout on attention weights; padded engine only.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="For everything that is random.")] = None,
     pooling: Annotated[str, typer.Option(help="auto, cls, cls+linear, cls+pooler or mean.")] = "auto",
     query_length: Annotated[int | None, typer.Option(help="Longest query, in tokens.")] = None,

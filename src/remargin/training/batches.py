@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
+from remargin.ahead import ahead
 from remargin.data.shuffle import Shuffle
-from remargin.data.tokens import TokenStore
+from remargin.data.tokens import Tokens, TokenStore
 from remargin.data.triplets import Triplets
-from remargin.encoder import BiEncoder, padded
 from remargin.errors import InputError
-
-# On a CPU, texts of similar length share a forward pass: padding is what it would spend most of its time on.
-CPU_TEXTS_AT_ONCE = 16
+from remargin.training.engine import MicroBatches
 
 
 class TripletBatch(NamedTuple):
@@ -56,18 +58,35 @@ class TrainingData:
         queries, positives, negatives = rows.queries, rows.positives, rows.negatives[:, turn]
         return TripletBatch(queries.astype(np.int64), positives.astype(np.int64), negatives.astype(np.int64), margin)
 
+    def tokens(self, batch: TripletBatch) -> list[Tokens]:
+        """The texts of a batch: queries, then positives, then negatives."""
+        documents = np.concatenate([batch.positives, batch.negatives])
+        return [self.queries.take(batch.queries), self.documents.take(documents)]
 
-def embed(
-    module: nn.Module, model: BiEncoder, store: TokenStore, rows: NDArray[np.int64], device: torch.device
-) -> Tensor:
-    """Vectors of some rows of a store, (n, d), in their order; `module` is the model, or what wraps it for training."""
-    tokens = store.take(rows)
-    at_once = CPU_TEXTS_AT_ONCE if device.type == "cpu" else len(rows)
-    order = np.argsort(tokens.lengths, kind="stable")
-    padding = int(model.hf_tokenizer.pad_token_id or 0)
-    parts = []
-    for start in range(0, len(order), at_once):
-        ids, mask = padded(tokens, order[start : start + at_once], padding)
-        parts.append(module(ids.to(device, non_blocking=True), mask.to(device, non_blocking=True)))
-    back = torch.from_numpy(np.argsort(order)).to(device)
-    return torch.cat(parts)[back]
+    def typical_lengths(self) -> NDArray[np.int64]:
+        """How long the texts of the first batch are."""
+        return np.concatenate([tokens.lengths for tokens in self.tokens(self.batch(0))])
+
+
+class Loader:
+    """Batches from one number on, read and cut a step ahead in a thread; knows how long it was waited for."""
+
+    def __init__(self, data: TrainingData, start: int, cut: Callable[[Sequence[Tokens]], MicroBatches]) -> None:
+        batches = map(data.batch, itertools.count(start))
+        self._ready = ahead((batch, cut(data.tokens(batch))) for batch in batches)
+        self.waited = 0.0
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._ready.close()
+
+    def __iter__(self) -> Iterator[tuple[TripletBatch, MicroBatches]]:
+        return self
+
+    def __next__(self) -> tuple[TripletBatch, MicroBatches]:
+        started = time.perf_counter()
+        batch = next(self._ready)
+        self.waited += time.perf_counter() - started
+        return batch

@@ -14,22 +14,67 @@ from torch import Tensor
 
 COLUMNS = (
     "step", "loss", "explicit_mean", "spread", "margin_mean", "margin_min", "margin_max",
-    "target_mean", "target_min", "target_max", "learning_rate", "triplets_per_second", "validation",
+    "target_mean", "target_min", "target_max", "learning_rate", "triplets_per_second", "tokens_per_second",
+    "utilisation", "padding", "data_wait", "validation",
 )  # fmt: skip
+
+
+class Meter:
+    """How fast training is: counts what was trained on since it was last read. Validation does not count.
+
+    Args:
+        operations_per_token: floating-point operations of a real token, forward and backward.
+        rate: of the device, in its largest matrix products: utilisation is a share of that.
+    """
+
+    def __init__(self, operations_per_token: float, rate: float) -> None:
+        self._per_token = operations_per_token
+        self._rate = rate
+        self._start()
+
+    def _start(self) -> None:
+        self._triplets = self._tokens = self._computed = 0
+        self._waited = self._paused = 0.0
+        self._since = time.perf_counter()
+
+    def count(self, triplets: int, tokens: int, computed: int, waited: float) -> None:
+        """That so many triplets were trained on, of so many tokens, computed as so many, after such a wait."""
+        self._triplets += triplets
+        self._tokens += tokens
+        self._computed += computed
+        self._waited += waited
+
+    def pause(self, seconds: float) -> None:
+        """Time that was spent on something else."""
+        self._paused += seconds
+
+    def read(self) -> dict[str, float]:
+        """The speeds since the last time."""
+        seconds = max(time.perf_counter() - self._since - self._paused, 1e-9)
+        speeds = {
+            "triplets_per_second": self._triplets / seconds,
+            "tokens_per_second": self._tokens / seconds,
+            "utilisation": self._tokens * self._per_token / seconds / self._rate,
+            "padding": 1 - self._tokens / max(1, self._computed),
+            "data_wait": self._waited / seconds,
+        }
+        self._start()
+        return speeds
 
 
 class Log:
     """Writes each value to `out/metrics.csv` and to the loggers, and keeps one line on the terminal up to date."""
 
-    def __init__(self, out: Path, fabric: Any, start: int, steps: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, out: Path, fabric: Any, start: int, steps: int, say: Callable[[str], None], meter: Meter
+    ) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self._path = out / "metrics.csv"
         self._fabric = fabric
         self._start = start
         self._steps = steps
         self._say = say
-        self._triplets = 0
-        self._since = time.perf_counter()
+        self._meter = meter
         self._live = sys.stderr.isatty()
 
     def __enter__(self) -> Log:
@@ -46,25 +91,22 @@ class Log:
         for logger in self._fabric.loggers:
             logger.finalize("success" if kind is None else "failed")
 
-    def count(self, triplets: int) -> None:
-        """That so many triplets were trained on."""
-        self._triplets += triplets
-
     def training(self, step: int, loss: Tensor, learning_rate: float, statistics: dict[str, float]) -> None:
         """The values of a step."""
-        now = time.perf_counter()
-        speed = self._triplets / max(now - self._since, 1e-9)
-        self._triplets, self._since = 0, now
-        values = {"loss": loss.item(), "learning_rate": learning_rate, "triplets_per_second": speed, **statistics}
+        speeds = self._meter.read()
+        values = {"loss": loss.item(), "learning_rate": learning_rate, **speeds, **statistics}
         self._write({"step": step, **values})
         self._fabric.log_dict({f"train/{name}": value for name, value in values.items()}, step)
         line = (
             f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} "
             f"(mean {values['explicit_mean']:.4f} + spread {values['spread']:.4f})  "
-            f"target {values['target_mean']:.2f}  lr {learning_rate:.1e}  {speed:,.1f} triplets/s"
+            f"target {values['target_mean']:.2f}  lr {learning_rate:.1e}  "
+            f"{speeds['triplets_per_second']:,.1f} triplets/s  {speeds['tokens_per_second']:,.0f} tokens/s  "
+            f"{speeds['utilisation']:.0%} utilised  "
+            f"{speeds['padding']:.0%} padding  {speeds['data_wait']:.0%} waiting"
         )
         if self._live:
-            print(f"\r{line:<110}", end="", file=sys.stderr, flush=True)
+            print(f"\r{line:<160}", end="", file=sys.stderr, flush=True)
         else:
             self._say(line)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
@@ -17,9 +16,10 @@ from torch import Tensor, nn
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.losses import ContrastiveLoss, MarginLoss
-from remargin.training.batches import TrainingData, embed
+from remargin.training.batches import Loader, TrainingData
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from remargin.training.log import Log
+from remargin.training.engine import Engine, matmul_rate
+from remargin.training.log import Log, Meter
 from remargin.training.optimiser import learning_rate, make_optimiser
 from remargin.training.settings import FitSettings, fast_precision
 from remargin.training.validation import Validator
@@ -74,7 +74,9 @@ def fit(
         InputError: if data and model do not fit, the loss is not a number, or the encoder has collapsed.
     """
     settings, out = settings or FitSettings(), Path(out)
-    fabric = Fabric(accelerator="auto", devices=1, precision=_precision(settings), loggers=list(loggers))
+    precision = fast_precision() if settings.precision == "auto" else settings.precision
+    scaled: Any = "16-mixed" if precision == "16" else "32-true"  # only float16 needs its gradients scaled
+    fabric = Fabric(accelerator="auto", devices=1, precision=scaled, loggers=list(loggers))
     device = fabric.device
     training = TrainingData(data, settings.batch_size, settings.seed)
     training.queries.require(model.tokenizer, model.query_length, model.query_prefix)
@@ -83,22 +85,27 @@ def fit(
     torch.manual_seed(settings.seed)
     model, loss = model.to(device), loss.to(device)
     optimiser = make_optimiser([model, loss], settings, device)
-    module, wrapped = fabric.setup(model, optimiser)
+    _, wrapped = fabric.setup(model, optimiser)
+    dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
+    engine = Engine(model, settings, device, dtype, training.typical_lengths())
     progress, checkpoint = Progress(), out / "checkpoint"
     if resume and checkpoint.exists():
         progress, precision_state = load_checkpoint(checkpoint, {"model": model, "loss": loss}, optimiser)
         fabric.strategy.precision.load_state_dict(precision_state)
         say(f"resuming after step {progress.step:,}")
-    say(_describe(fabric, training, settings))
+    say(_describe(device, training, settings))
+    say(engine.describe() + ("" if settings.attention_dropout else "; no attention dropout"))
     before_stop, started, watch = progress.seconds, time.perf_counter(), _Watch(settings)
-    with Log(out, fabric, progress.step, settings.steps, say) as log:
+    meter = Meter(engine.operations_per_token, matmul_rate(device, dtype))
+    loader = Loader(training, progress.step * settings.accumulate, engine.cut)
+    with loader, Log(out, fabric, progress.step, settings.steps, say, meter) as log:
 
         def validate() -> bool:
             """Measure, keep the best model; whether patience is at its end."""
             if validator is None:
                 return False
-            model.eval()
-            value = validator(module, model, device)
+            began = time.perf_counter()
+            value = validator(engine, model.similarity)
             progress.validations.append((progress.step, value))
             log.validation(progress.step, validator.measure, value)
             if progress.best is None or value > progress.best:
@@ -106,6 +113,7 @@ def fit(
                 model.save(out / "best", overwrite=True)
             else:
                 progress.without_gain += 1
+            meter.pause(time.perf_counter() - began)
             return settings.patience is not None and progress.without_gain >= settings.patience
 
         if not progress.validations:
@@ -113,23 +121,24 @@ def fit(
         stopped = settings.patience is not None and progress.without_gain >= settings.patience
         while progress.step < settings.steps and not stopped:
             step = progress.step
-            model.train()
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(settings, step)
-            for part in range(settings.accumulate):
-                batch = training.batch(step * settings.accumulate + part)
-                queries = embed(module, model, training.queries, batch.queries, device)
-                documents = np.concatenate([batch.positives, batch.negatives])
-                positives, negatives = embed(module, model, training.documents, documents, device).chunk(2)
+            for _ in range(settings.accumulate):
+                waited = loader.waited
+                batch, cut = next(loader)
+                vectors = engine.embed(cut)
+                queries, positives, negatives = vectors.chunk(3)
                 arguments = _loss_arguments(loss, batch, device)
                 value = loss(queries, positives, negatives, **arguments)
                 fabric.backward(value / settings.accumulate)
+                assert vectors.grad is not None
+                engine.backward(vectors.grad)
+                meter.count(len(batch.queries), cut.tokens, cut.computed, loader.waited - waited)
             if settings.clip is not None:
                 fabric.clip_gradients(model, wrapped, max_norm=settings.clip, error_if_nonfinite=False)
             wrapped.step()
             wrapped.zero_grad()
             progress.step += 1
-            log.count(len(batch.queries) * settings.accumulate)
             to_save = progress.step % settings.save_every == 0 or progress.step == settings.steps
             to_log = progress.step % settings.log_every == 0 or progress.step in (1, settings.steps)
             if to_log or to_save:
@@ -156,16 +165,11 @@ def fit(
     )
 
 
-def _precision(settings: FitSettings) -> Any:
-    names = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
-    return names[fast_precision() if settings.precision == "auto" else settings.precision]
-
-
-def _describe(fabric: Fabric, training: TrainingData, settings: FitSettings) -> str:
+def _describe(device: torch.device, training: TrainingData, settings: FitSettings) -> str:
     epochs = settings.steps * settings.accumulate / training.steps_per_epoch
     return (
         f"{settings.steps:,} steps of {training.batch_size * settings.accumulate} triplets ({epochs:.2f} epochs of "
-        f"{len(training.triplets):,}) on {fabric.device}, precision {fabric.strategy.precision.precision}"
+        f"{len(training.triplets):,}) on {device}"
     )
 
 

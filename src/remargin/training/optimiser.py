@@ -29,7 +29,7 @@ def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings, device: 
             raise InputError("8-bit optimiser states need a GPU", do="leave --eight-bit out")
         optimiser: torch.optim.Optimizer = bitsandbytes.optim.Adam8bit(groups, lr=settings.learning_rate)
         return optimiser
-    return torch.optim.Adam(groups, lr=settings.learning_rate, fused=device.type == "cuda")
+    return torch.optim.Adam(groups, lr=settings.learning_rate, fused=True)
 
 
 def learning_rate(settings: FitSettings, step: int) -> float:

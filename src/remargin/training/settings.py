@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
 
+from remargin.compute import EngineName
 from remargin.errors import InputError
 from remargin.losses import ContrastiveLoss, MarginLoss, Similarity
 
 Schedule = Literal["constant", "linear", "exponential"]
 Precision = Literal["auto", "32", "bf16", "16"]
+Compile = Literal["auto", "on", "off"]
 
 
 @dataclass
@@ -58,6 +60,11 @@ class FitSettings:
     clip: float | None = 1.0
     precision: Precision = "auto"
     eight_bit: bool = False
+    engine: EngineName = "auto"
+    compile: Compile = "auto"
+    graphs: bool = True
+    token_budget: int | None = None
+    attention_dropout: bool = False
     seed: int = 0
     validate_every: int = 100
     validation_measure: str = "nDCG@10"
@@ -86,6 +93,12 @@ class FitSettings:
             raise InputError(f"warm_up is {self.warm_up}", do="it is a share of the steps, at least 0 and below 1")
         if self.schedule not in ("constant", "linear", "exponential"):
             raise InputError(f"unknown schedule {self.schedule!r}", do="use constant, linear or exponential")
+        if self.token_budget is not None and self.token_budget < 1:
+            raise InputError(f"token_budget is {self.token_budget}", do="it must be at least 1")
+        if self.engine not in get_args(EngineName):
+            raise InputError(f"unknown engine {self.engine!r}", do=f"use {', '.join(get_args(EngineName))}")
+        if self.compile not in get_args(Compile):
+            raise InputError(f"unknown compile {self.compile!r}", do=f"use {', '.join(get_args(Compile))}")
         if self.precision not in ("auto", "32", "bf16", "16"):
             raise InputError(f"unknown precision {self.precision!r}", do="use auto, 32, bf16 or 16")
 

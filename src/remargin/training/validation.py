@@ -6,19 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from remargin.data.collection import Collection
 from remargin.data.tokens import TokenStore
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
+from remargin.losses import Similarity
+from remargin.packing import Packed, together
 from remargin.retrieval.search import search
-from remargin.training.batches import embed
+from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
-
-TEXTS_AT_ONCE = 512
 
 
 class Validator:
@@ -45,34 +44,30 @@ class Validator:
         if not any(self._candidates.values()):
             raise InputError("the first-stage run has none of the validation queries", do="give a run of that split")
         evaluate(Run.of({}), self._qrels, [self.measure])  # an unknown measure is an error now, not in an hour
-        self._queries, self._documents = (TokenStore(folder / "tokens" / kind) for kind in ("queries", "documents"))
+        queries, documents = (TokenStore(folder / "tokens" / kind) for kind in ("queries", "documents"))
         needed = sorted({document for found in self._candidates.values() for document in found})
-        self._query_rows = self._queries.ids.rows(chosen)
-        self._document_rows = self._documents.ids.rows(needed)
-        if (self._document_rows < 0).any():
-            unknown = needed[int((self._document_rows < 0).argmax())]
+        document_rows = documents.ids.rows(needed)
+        if (document_rows < 0).any():
+            unknown = needed[int((document_rows < 0).argmax())]
             raise InputError(
                 "the first-stage run has a document that is not in the collection", id=unknown, do="mend it"
             )
-        self._place = {document: i for i, document in enumerate(needed)}
+        self._texts = together([queries.take(queries.ids.rows(chosen)), documents.take(document_rows)])
+        place = {document: len(chosen) + i for i, document in enumerate(needed)}
+        self._rows = [torch.tensor([place[document] for document in found]) for found in self._candidates.values()]
+        self._parts: tuple[list[Packed], Tensor] | None = None
 
-    def __call__(self, module: nn.Module, model: BiEncoder, device: torch.device) -> float:
-        """The measure's mean with the model as it is now."""
-        queries = self._vectors(module, model, self._queries, self._query_rows, device)
-        documents = self._vectors(module, model, self._documents, self._document_rows, device)
-        scores = {}
-        for vector, (query, found) in zip(queries, self._candidates.items(), strict=True):
-            similarities = documents[[self._place[document] for document in found]] @ vector
-            scores[query] = dict(zip(found, similarities.tolist(), strict=True))
+    def __call__(self, engine: Engine, similarity: Similarity) -> float:
+        """The measure's mean with the model as it is now. The texts are packed at the first call, and kept."""
+        if self._parts is None:
+            parts, order = engine.parts(self._texts)
+            self._parts = parts, torch.from_numpy(np.argsort(order)).to(engine.device)
+            self._rows = [rows.to(engine.device) for rows in self._rows]
+        parts, back = self._parts
+        vectors = engine.evaluate(parts)[back]
+        if similarity == "cosine":
+            vectors = nn.functional.normalize(vectors, dim=1)
+        similarities = torch.cat([vectors[rows] @ vector for vector, rows in zip(vectors, self._rows, strict=False)])
+        values = iter(similarities.tolist())  # the only time that the device is waited for
+        scores = {query: dict(zip(found, values, strict=False)) for query, found in self._candidates.items()}
         return evaluate(Run.of(scores), self._qrels, [self.measure]).means[self.measure]
-
-    def _vectors(
-        self, module: nn.Module, model: BiEncoder, store: TokenStore, rows: np.ndarray, device: torch.device
-    ) -> torch.Tensor:
-        order = np.argsort(store.lengths(rows), kind="stable")  # texts of one length together
-        parts = []
-        with torch.inference_mode():
-            for start in range(0, len(rows), TEXTS_AT_ONCE):
-                parts.append(embed(module, model, store, rows[order[start : start + TEXTS_AT_ONCE]], device).float())
-            vectors = torch.cat(parts)[torch.from_numpy(np.argsort(order)).to(device)]
-        return nn.functional.normalize(vectors, dim=1) if model.similarity == "cosine" else vectors

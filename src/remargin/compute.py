@@ -1,0 +1,199 @@
+"""The encoder as it computes: a copy of a BiEncoder's weights in some precision, over padding-free batches."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from remargin.data.tokens import Tokens
+from remargin.errors import InputError
+from remargin.packing import Packed, attention_name, cut, pack, register_interface, together
+from remargin.postnorm import PostNorm, Sources
+
+log = logging.getLogger(__name__)
+
+# To encode so many tokens at once is fastest: what fits a CPU's caches, and what fills a GPU.
+TOKENS_AT_ONCE = (1200, 65_536)
+
+EngineName = Literal["auto", "packed", "padded"]
+
+
+class Compute(nn.Module):
+    """Turns packed texts into vectors, in float32 or half precision, and knows where its weights came from.
+
+    The master weights stay where they are, in float32: `pull` copies them here, `hand_back` adds gradients to theirs.
+
+    Args:
+        model: a BiEncoder.
+        dtype: to compute in.
+        engine: "packed", "padded" (as transformers runs it, with rectangles of tokens), or "auto": packed if it can be.
+        attention_dropout: keep dropout on attention weights, which varlen attention does not have: padded only.
+
+    Raises:
+        InputError: if the engine is "packed" and this architecture cannot be.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        dtype: torch.dtype = torch.float32,
+        engine: EngineName = "auto",
+        attention_dropout: bool = False,
+    ) -> None:
+        super().__init__()
+        if engine not in get_args(EngineName):
+            raise InputError(f"unknown engine {engine!r}", do=f"use {', '.join(get_args(EngineName))}")
+        if engine == "packed" and attention_dropout:
+            raise InputError("the packed engine has no attention dropout", do="use the padded one")
+        self.dtype = dtype
+        self.pooling: str = model.pooling
+        self.body: Any
+        if engine == "padded" or attention_dropout:
+            self.body = _Padded(model.backbone, dtype, attention_dropout)
+        elif PostNorm.fits(model.backbone):
+            self.body = PostNorm(model.backbone, dtype)
+        elif _runs_packed(model.backbone):
+            self.body = _ThroughInterface(model.backbone, dtype)
+        elif engine == "packed":
+            kind = model.backbone.config.model_type
+            raise InputError(f"a model of type {kind} cannot be packed", do="use the padded engine")
+        else:
+            self.body = _Padded(model.backbone, dtype, attention_dropout)
+        self.projection: nn.Linear | None = None
+        self.sources: Sources = list(self.body.sources)
+        if model.projection is not None:
+            self.projection = copy.deepcopy(model.projection).to(dtype)
+            self.sources += _same(self.projection, model.projection)
+        trained = [(mine, masters) for mine, masters in self.sources if masters[0].requires_grad]
+        self.trained = [mine for mine, _ in trained]
+        self.masters = [master for _, masters in trained for master in masters]
+        self._sizes = [[len(master) for master in masters] if len(masters) > 1 else None for _, masters in trained]
+        self.train(model.training)
+
+    @property
+    def packed(self) -> bool:
+        """Whether no padding is computed, but perhaps in the attention."""
+        return not isinstance(self.body, _Padded)
+
+    @property
+    def linear_weights(self) -> int:
+        """How many weights a token is multiplied with; twice that many floating-point operations, forward."""
+        return sum(layer.weight.numel() for layer in self.body.modules() if isinstance(layer, nn.Linear))
+
+    def describe(self, device: torch.device) -> str:
+        """How it runs, in a few words."""
+        name = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}[self.dtype]
+        return f"{'packed, ' + attention_name(device, self.dtype) if self.packed else 'padded'}, {name}"
+
+    def groups(
+        self, lengths: NDArray[np.int64], device: torch.device, size: int | None = None
+    ) -> list[NDArray[np.int64]]:
+        """Which texts to encode together: `size` of them if given, else about as many tokens as run best at once."""
+        if size is not None:
+            order = np.argsort(-lengths, kind="stable")
+            return [order[start : start + size] for start in range(0, len(order), size)]
+        gpu = device.type != "cpu"
+        return list(cut(lengths, TOKENS_AT_ONCE[gpu], by_length=not (gpu and self.packed)))
+
+    def forward(self, packed: Packed) -> Tensor:
+        """Vectors of the texts without the fillers, (n, d) in float32, as the model makes them: not of unit length."""
+        count = len(packed.bounds) - 1
+        if self.pooling.startswith("mean"):
+            hidden = self.body(packed).float()
+            pooled = hidden.new_zeros(count, hidden.shape[1]).index_add(0, packed.texts, hidden)
+            pooled = pooled / (packed.bounds[1:] - packed.bounds[:-1]).clamp(min=1)[:, None]
+        else:
+            pooled = self.body(packed, first_only=True)
+        pooled = pooled[: count - packed.fillers]
+        if self.projection is not None:
+            pooled = self.projection(pooled.to(self.dtype))
+            if self.pooling.endswith("+pooler"):
+                pooled = pooled.tanh()
+        vectors: Tensor = pooled.float()
+        return vectors
+
+    @torch.no_grad()
+    def pull(self) -> None:
+        """Take over the master weights as they are now."""
+        mine = [part for target, masters in self.sources for part in _parts(target, masters)]
+        torch._foreach_copy_(mine, [master for _, masters in self.sources for master in masters])
+
+    def gradients(self, vectors: Tensor, of_vectors: Tensor) -> list[Tensor]:
+        """The gradients of the masters, in the precision computed in, from those of the vectors."""
+        found = torch.autograd.grad(vectors, self.trained, of_vectors, allow_unused=True)
+        parts: list[Tensor] = []
+        for gradient, mine, sizes in zip(found, self.trained, self._sizes, strict=True):
+            whole = torch.zeros_like(mine) if gradient is None else gradient
+            parts += whole.split(sizes) if sizes else [whole]
+        return parts
+
+
+def _parts(target: Tensor, masters: list[nn.Parameter]) -> tuple[Tensor, ...]:
+    return target.split([len(master) for master in masters]) if len(masters) > 1 else (target,)
+
+
+def _same(mine: nn.Module, theirs: nn.Module) -> Sources:
+    return [(a, [b]) for a, b in zip(mine.parameters(), theirs.parameters(), strict=True)]
+
+
+class _ThroughInterface(nn.Module):
+    """transformers' own model, with our attention through its interface."""
+
+    def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(backbone).to(dtype)
+        self.model.set_attn_implementation(register_interface())
+        self.sources = _same(self.model, backbone)
+        table = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)
+        offset = getattr(table, "padding_idx", None)
+        self.first_position = 0 if offset is None else offset + 1
+
+    def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
+        positions = packed.positions.long() + self.first_position
+        hidden: Tensor = self.model(packed.ids.long()[None], position_ids=positions[None], packed=packed)[0][0]
+        return hidden[packed.bounds[:-1].clamp(max=len(packed.ids) - 1)] if first_only else hidden
+
+
+class _Padded(nn.Module):
+    """transformers' own model as it is: texts become rows of a rectangle."""
+
+    def __init__(self, backbone: Any, dtype: torch.dtype, attention_dropout: bool) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(backbone).to(dtype)
+        self.sources = _same(self.model, backbone)
+        self.padding = int(getattr(backbone.config, "pad_token_id", None) or 0)
+        for module in self.model.modules():
+            if type(module).__name__.endswith("SelfAttention") and not attention_dropout:
+                module.dropout.p = 0.0
+
+    def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
+        shape = (len(packed.bounds) - 1, packed.longest)
+        ids = packed.ids.new_full(shape, self.padding, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        ids[packed.texts, packed.positions] = packed.ids.long()
+        mask[packed.texts, packed.positions] = 1
+        hidden: Tensor = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+        return hidden[:, 0] if first_only else hidden[packed.texts, packed.positions]
+
+
+@torch.no_grad()
+def _runs_packed(backbone: Any) -> bool:
+    """Whether an architecture that we do not know gives the same hidden states packed: tried on three made-up texts."""
+    if not getattr(backbone, "_supports_attention_backend", False):
+        return False
+    texts = [Tokens(np.arange(3, 3 + size) % backbone.config.vocab_size, np.array([size])) for size in (5, 2, 9)]
+    try:
+        whole = _ThroughInterface(backbone, torch.float32).eval()
+        device = next(backbone.parameters()).device
+        packed = whole(pack(together(texts)).to(device))
+        alone = torch.cat([_Padded(backbone, torch.float32, False).eval()(pack(text).to(device)) for text in texts])
+    except Exception as error:  # whatever its parts raise, it does not run packed
+        log.info("%s does not run packed (%s)", type(backbone).__name__, error)
+        return False
+    return bool(torch.allclose(packed, alone, atol=1e-4, rtol=1e-3))

@@ -1,0 +1,203 @@
+"""Padding-free batches: texts end to end, and the attention that keeps each text to itself."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from remargin.data.tokens import Tokens
+
+INTERFACE = "remargin_packed"  # the name under which transformers finds our attention
+
+
+class Packed(NamedTuple):
+    """Several texts' tokens end to end, as tensors of 32-bit integers on one device.
+
+    Attributes:
+        ids: (T,) of the tokens.
+        positions: (T,) of the tokens within their texts, from 0.
+        texts: (T,) which text each token belongs to.
+        bounds: (n + 1,) where the texts begin; text i has the tokens bounds[i] to bounds[i + 1].
+        longest: no text has more tokens than that.
+        fillers: how many of the n texts, the last ones, only fill up a fixed shape.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    texts: Tensor
+    bounds: Tensor
+    longest: int
+    fillers: int = 0
+
+    def to(self, device: torch.device) -> Packed:
+        """The same on another device, without waiting for it."""
+        return self._replace(**{name: getattr(self, name).to(device, non_blocking=True) for name in self._fields[:4]})
+
+    def pin(self) -> Packed:
+        """The same in memory that a GPU copies from while it computes."""
+        return self._replace(**{name: getattr(self, name).pin_memory() for name in self._fields[:4]})
+
+
+def pack(tokens: Tokens, longest: int | None = None, multiple: int = 1) -> Packed:
+    """Texts end to end. With `multiple`, empty words fill up to a multiple of so many tokens, so that shapes recur.
+
+    >>> packed = pack(Tokens(np.array([7, 8, 9]), np.array([1, 2])), multiple=4, longest=2)
+    >>> packed.bounds.tolist(), packed.positions.tolist(), packed.fillers
+    ([0, 1, 3, 4, 4], [0, 0, 1, 0], 2)
+    """
+    lengths = tokens.lengths
+    longest = longest or max(1, int(lengths.max(initial=0)))
+    missing = -int(lengths.sum()) % multiple
+    fillers = 0 if multiple == 1 else -(-multiple // longest)
+    if fillers:
+        share, more = divmod(missing, fillers)
+        lengths = np.concatenate([lengths, share + (np.arange(fillers) < more)])
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    texts = np.repeat(np.arange(len(lengths)), lengths)
+    ids = np.concatenate([tokens.ids, np.zeros(missing, np.int32)])
+    return Packed(
+        _tensor(ids), _tensor(np.arange(len(ids)) - bounds[texts]), _tensor(texts), _tensor(bounds), longest, fillers
+    )
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(array.astype(np.int32))
+
+
+def together(parts: Sequence[Tokens]) -> Tokens:
+    """All texts of several lots, one lot after another."""
+    return Tokens(np.concatenate([part.ids for part in parts]), np.concatenate([part.lengths for part in parts]))
+
+
+def select(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
+    """Some of the texts, in that order."""
+    lengths, starts = tokens.lengths[rows], tokens.starts[rows]
+    ends = np.cumsum(lengths)
+    places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    return Tokens(tokens.ids[places], lengths)
+
+
+def cut(lengths: NDArray[np.int64], budget: int, by_length: bool) -> Iterator[NDArray[np.int64]]:
+    """Texts in groups of at most so many tokens, but at least one text.
+
+    In their order; or, where padding costs, the longest first, so that texts of one length share a group and padding
+    counts against the budget. Longest first also means that a group too large for memory fails at once.
+
+    >>> [group.tolist() for group in cut(np.array([2, 9, 3, 9]), budget=18, by_length=True)]
+    [[1, 3], [2, 0]]
+    >>> [group.tolist() for group in cut(np.array([2, 9, 3, 9]), budget=18, by_length=False)]
+    [[0, 1, 2], [3]]
+    """
+    order = np.argsort(-lengths, kind="stable") if by_length else np.arange(len(lengths))
+    ends = np.cumsum(lengths[order])
+    start = 0
+    while start < len(order):
+        if by_length:
+            end = start + max(1, budget // max(1, int(lengths[order[start]])))
+        else:
+            before = int(ends[start - 1]) if start else 0
+            end = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
+        yield order[start:end]
+        start = end
+
+
+def attend(qkv: Tensor, packed: Packed, scale: float, bias: Tensor | None = None, window: int | None = None) -> Tensor:
+    """Attention of (T, 3, heads, D) within each text: by a varlen kernel where there is one, else padded just for this.
+
+    Args:
+        bias: (heads, L, L) to add to the scores of tokens at two positions; L is `packed.longest`.
+        window: tokens further apart than that do not see each other.
+    """
+    if bias is None and qkv.dtype in (torch.bfloat16, torch.float16) and qkv.is_cuda:
+        ours, theirs = _ours(), _theirs()
+        if window is None and ours is not None and ours.fits(qkv.shape[-1], qkv.dtype):
+            out: Tensor = ours.attention(qkv.contiguous(), packed.bounds, packed.longest, scale)[0]
+            return out
+        if theirs is not None:
+            options = {} if window is None else {"window_size": (window, window)}
+            bounds, longest = packed.bounds, packed.longest
+            out = theirs(*qkv.unbind(1), bounds, bounds, longest, longest, scale=scale, **options)
+            return out
+    return _padded_attention(qkv, packed, scale, bias, window)
+
+
+def _padded_attention(qkv: Tensor, packed: Packed, scale: float, bias: Tensor | None, window: int | None) -> Tensor:
+    texts, longest, tokens = len(packed.bounds) - 1, packed.longest, len(packed.ids)
+    if texts * longest == tokens:  # all as long as the longest: nothing to pad
+        q, k, v = qkv.view(texts, longest, *qkv.shape[1:]).permute(2, 0, 3, 1, 4)
+        mask = None
+    else:
+        place = torch.arange(longest, device=qkv.device)
+        rows = (packed.bounds[:-1, None] + place).clamp(max=tokens - 1)
+        q, k, v = qkv[rows].permute(2, 0, 3, 1, 4)
+        # A text without tokens sees one all the same: its output is never read, but must be a number.
+        mask = (place < (packed.bounds[1:] - packed.bounds[:-1]).clamp(min=1)[:, None])[:, None, None, :]
+    if window is not None and window < longest - 1:
+        place = torch.arange(longest, device=qkv.device)
+        near = (place[:, None] - place[None, :]).abs() <= window
+        mask = near if mask is None else mask & near
+    if bias is not None:
+        bias = bias.to(qkv.dtype)
+        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale).transpose(1, 2)
+    return out.reshape(tokens, *out.shape[2:]) if mask is None else out[packed.texts, packed.positions]
+
+
+@functools.cache
+def _ours() -> ModuleType | None:
+    """Our kernels, where Triton runs."""
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
+        return None
+    try:
+        from remargin import kernels
+    except ImportError:
+        return None
+    return kernels
+
+
+@functools.cache
+def _theirs() -> Any:
+    """PyTorch's own varlen attention, where this version has it."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return varlen_attn
+
+
+def attention_name(device: torch.device, dtype: torch.dtype) -> str:
+    """Which attention a packed batch gets, in words."""
+    if device.type != "cuda" or dtype == torch.float32:
+        return "padded attention"
+    if _ours() is not None:
+        return "Triton attention"
+    return "varlen attention" if _theirs() is not None else "padded attention"
+
+
+def register_interface() -> str:
+    """Make our attention known to transformers, for models that take it; returns its name.
+
+    A model that runs with it gets `packed=` in its forward pass, no mask, and one row that holds all texts. Attention
+    dropout is left out: varlen kernels have none.
+    """
+    from transformers import AttentionInterface
+
+    def interface(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, packed: Packed,
+        scaling: float | None = None, sliding_window: int | None = None, **_: Any,
+    ) -> tuple[Tensor, None]:  # fmt: skip
+        qkv = torch.stack([query, key, value], dim=3)[0].permute(1, 2, 0, 3)
+        window = None if sliding_window is None else sliding_window - 1
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        return attend(qkv, packed, scale, window=window).unsqueeze(0), None
+
+    AttentionInterface.register(INTERFACE, interface)
+    return INTERFACE

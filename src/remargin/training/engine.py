@@ -1,0 +1,297 @@
+"""The engine under training: vectors of a batch, and from their gradients those of the weights.
+
+The loss stands between the two, whatever it is. So the same few lines train packed, padded, replayed from CUDA graphs,
+and in micro-batches that are computed twice because memory holds only some of them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from remargin.compute import Compute
+from remargin.data.tokens import Tokens
+from remargin.encoder import BiEncoder
+from remargin.packing import Packed, cut, pack, select, together
+from remargin.training.settings import FitSettings
+
+# Micro-batches that fit a CPU's caches, padding of the attention included.
+CPU_TOKENS = 1200
+# Beyond so many tokens a step, a GPU is busy for longer than it takes to launch its kernels one by one.
+GRAPH_TOKENS = 100_000
+MOST_GRAPHS = 32
+# With so many steps, torch.compile's minute at the start is won back.
+COMPILE_STEPS = 5000
+# What training keeps of a token in each layer, in numbers, measured: 18 and some to spare.
+KEPT = 24
+
+
+class MicroBatches(NamedTuple):
+    """A batch's texts, cut as the engine wants them: which texts are where, and how many tokens are computed."""
+
+    parts: list[Packed]
+    order: NDArray[np.int64]
+    tokens: int
+    computed: int
+
+
+class Engine:
+    """Runs an encoder forward and backward on a device.
+
+    Args:
+        model: the encoder; its gradients are filled.
+        settings: engine, compile, token_budget, attention_dropout, accumulate, steps.
+        device: where.
+        dtype: to compute in.
+        sample: lengths of the texts of a typical batch, which decides whether graphs pay.
+    """
+
+    def __init__(
+        self,
+        model: BiEncoder,
+        settings: FitSettings,
+        device: torch.device,
+        dtype: torch.dtype,
+        sample: NDArray[np.int64],
+    ) -> None:
+        self.device = device
+        self.compute = Compute(model, dtype, settings.engine, settings.attention_dropout)
+        self.longest = max(model.query_length, model.document_length)
+        self.budget = settings.token_budget or _budget(model, device, dtype)
+        self._one_piece = self.compute.packed and device.type == "cuda"
+        tokens = int(sample.sum())
+        small = tokens <= min(self.budget, GRAPH_TOKENS)
+        graphs = device.type == "cuda" and self.compute.packed and small and settings.graphs
+        self.compiles = device.type == "cuda" and self.compute.packed
+        if settings.compile != "auto":
+            self.compiles = settings.compile == "on"
+        elif settings.steps < COMPILE_STEPS:
+            self.compiles = False
+        self._run = torch.compile(self.compute, dynamic=True) if self.compiles else self.compute
+        self._multiple = max(64, 1 << round(np.log2(max(1, tokens) / 40))) if graphs else 1
+        self._buffers = [torch.zeros_like(master) for master in self.compute.masters]
+        self._graphs = _Graphs(self) if graphs else None
+        self._accumulate = settings.accumulate > 1
+        self._pending: list[tuple[Packed, Tensor | None, _Random | None]] = []
+        self._order: Tensor | None = None
+
+    def describe(self) -> str:
+        """How it runs, for people."""
+        how = [self.compute.describe(self.device)]
+        how += ["compiled"] if self.compiles else []
+        how += ["CUDA graphs"] if self._graphs is not None else []
+        return f"engine: {', '.join(how)}, at most {self.budget:,} tokens at once"
+
+    def cut(self, parts: Sequence[Tokens]) -> MicroBatches:
+        """Texts as this engine takes them. Runs ahead, in the loader's thread."""
+        tokens = together(parts)
+        real = int(tokens.lengths.sum())
+        if self._one_piece:
+            groups = list(cut(tokens.lengths, self.budget, by_length=False))
+            multiple = self._multiple if len(groups) == 1 else 1
+            packed = [pack(select(tokens, group), self.longest, multiple) for group in groups]
+            computed = sum(len(part.ids) for part in packed)
+        else:
+            at_once = min(self.budget, CPU_TOKENS) if self.device.type == "cpu" else self.budget
+            groups = list(cut(tokens.lengths, at_once, by_length=True))
+            packed = [pack(select(tokens, group)) for group in groups]
+            computed = real if self.compute.packed else sum(part.longest * (len(part.bounds) - 1) for part in packed)
+        if self.device.type == "cuda":
+            packed = [part.pin() for part in packed]
+        return MicroBatches(packed, np.concatenate(groups), real, computed)
+
+    def embed(self, batch: MicroBatches) -> Tensor:
+        """Vectors of the batch's texts, (n, d), in their order: a leaf, whose gradient `backward` takes."""
+        self.compute.train()
+        self.compute.pull()
+        cached = batch.computed > self.budget and len(batch.parts) > 1
+        vectors = []
+        for part in batch.parts:
+            replayed = self._graphs.forward(part) if self._graphs is not None and len(batch.parts) == 1 else None
+            if replayed is not None:
+                vectors.append(replayed)
+                continue
+            part = part.to(self.device)
+            before = _Random(self.device) if cached else None
+            with torch.no_grad() if cached else torch.enable_grad():
+                out = self._run(part)
+            vectors.append(out)
+            self._pending.append((part, None if cached else out, before))
+        self._order = torch.from_numpy(batch.order).to(self.device, non_blocking=True)
+        together = torch.cat([out.detach() for out in vectors])
+        return torch.empty_like(together).index_copy_(0, self._order, together).requires_grad_()
+
+    def backward(self, gradient: Tensor) -> None:
+        """Add to the gradients of the model's weights."""
+        assert self._order is not None
+        of_vectors = gradient[self._order]
+        if not self._pending and self._graphs is not None:
+            self._graphs.backward(of_vectors)
+        start = 0
+        for number, (part, out, before) in enumerate(self._pending):
+            of_part = of_vectors[start : start + len(part.bounds) - 1 - part.fillers]
+            start += len(of_part)
+            if out is None and before is not None:
+                with before.again():
+                    out = self._run(part)
+            assert out is not None
+            self.collect(self.compute.gradients(out, of_part), first=number == 0)
+            self._pending[number] = (part, None, None)  # its activations are not needed any more
+        self._pending.clear()
+        self._hand_over()
+
+    def collect(self, gradients: list[Tensor], first: bool) -> None:
+        """Put gradients, in whatever precision, into the float32 buffers; or add them."""
+        if first:
+            torch._foreach_copy_(self._buffers, gradients)
+        else:
+            torch._foreach_add_(self._buffers, [g.float() for g in gradients])
+
+    def _hand_over(self) -> None:
+        masters = self.compute.masters
+        if gradients := [master.grad for master in masters if master.grad is not None]:
+            torch._foreach_add_(gradients, self._buffers)
+            return
+        for master, buffer in zip(masters, self._buffers, strict=True):
+            master.grad = buffer.clone() if self._accumulate else buffer
+
+    def parts(self, tokens: Tokens) -> tuple[list[Packed], NDArray[np.int64]]:
+        """Texts packed once for `evaluate`, on the device, and the order in which it will give their vectors."""
+        groups = self.compute.groups(tokens.lengths, self.device)
+        longest = self.longest if self._one_piece else None
+        return [pack(select(tokens, rows), longest).to(self.device) for rows in groups], np.concatenate(groups)
+
+    @torch.no_grad()
+    def evaluate(self, parts: Iterable[Packed]) -> Tensor:
+        """Vectors of texts without dropout, part after part."""
+        self.compute.eval()
+        self.compute.pull()
+        return torch.cat([self._run(part) for part in parts])
+
+    @property
+    def operations_per_token(self) -> int:
+        """Floating-point operations of training on a token, forward and backward, attention's own left out."""
+        return 6 * self.compute.linear_weights
+
+
+class _Random:
+    """The state of the random numbers, to draw the same again."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        cpu = device.type == "cpu"
+        self._state = torch.get_rng_state() if cpu else torch.cuda.get_rng_state(device)
+
+    def restore(self) -> None:
+        """As it was then."""
+        if self._device.type == "cpu":
+            torch.set_rng_state(self._state)
+        else:
+            torch.cuda.set_rng_state(self._state, self._device)
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """As it was then, for a while."""
+        now = _Random(self._device)
+        self.restore()
+        try:
+            yield
+        finally:
+            now.restore()
+
+
+class _Graph(NamedTuple):
+    inputs: Packed
+    vectors: Tensor
+    of_vectors: Tensor
+    forward: torch.cuda.CUDAGraph
+    backward: torch.cuda.CUDAGraph
+
+
+class _Graphs:
+    """Forward and backward passes recorded once for each shape: replaying one costs a single launch."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._made: dict[tuple[int, int], _Graph] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+        self._current: _Graph | None = None
+
+    def forward(self, part: Packed) -> Tensor | None:
+        """The vectors, valid until the next call; None if there are too many shapes already."""
+        shape = (len(part.ids), len(part.bounds))
+        if shape not in self._made:
+            if len(self._made) == MOST_GRAPHS:
+                return None
+            random = _Random(self._engine.device)
+            self._made[shape] = self._record(part.to(self._engine.device))
+            random.restore()  # what was drawn while recording does not count
+        self._current = graph = self._made[shape]
+        for mine, theirs in zip(graph.inputs[:4], part[:4], strict=True):
+            mine.copy_(theirs, non_blocking=True)
+        graph.forward.replay()
+        return graph.vectors
+
+    def backward(self, of_vectors: Tensor) -> None:
+        """Gradients of the weights, into the engine's buffers."""
+        assert self._current is not None
+        self._current.of_vectors.copy_(of_vectors)
+        self._current.backward.replay()
+        self._current = None
+
+    def _record(self, part: Packed) -> _Graph:
+        engine, compute = self._engine, self._engine.compute
+        inputs = part._replace(**{name: getattr(part, name).clone() for name in part._fields[:4]})
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):  # kernels are chosen and compiled before anything is recorded
+            for _ in range(2):
+                vectors = engine._run(inputs)
+                compute.gradients(vectors, torch.zeros_like(vectors))
+        torch.cuda.current_stream().wait_stream(aside)
+        forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(forward, pool=self._pool):
+            vectors = engine._run(inputs)
+        of_vectors = torch.zeros_like(vectors)
+        with torch.cuda.graph(backward, pool=self._pool):
+            engine.collect(compute.gradients(vectors, of_vectors), first=True)
+        return _Graph(inputs, vectors.detach(), of_vectors, forward, backward)
+
+
+def _budget(model: BiEncoder, device: torch.device, dtype: torch.dtype) -> int:
+    """How many tokens may be in a forward pass that is to be differentiated: what half of the memory holds."""
+    config: Any = model.backbone.config
+    memory = (
+        torch.cuda.get_device_properties(device).total_memory
+        if device.type == "cuda"
+        else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    )
+    layers = getattr(config, "num_hidden_layers", 12)
+    per_token = KEPT * int(config.hidden_size) * int(layers) * dtype.itemsize
+    return max(1024, int(memory / 2 / per_token))
+
+
+def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """Floating-point operations a second that this device reaches in a large matrix product: what there is to use."""
+    size, repeats = (8192, 8) if device.type == "cuda" else (1024, 4)
+    own = torch.Generator(device).manual_seed(0)  # the run's random numbers are not to be touched
+    a = torch.randn(size, size, device=device, dtype=dtype, generator=own)
+    best = float("inf")
+    for _ in range(3):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        for _ in range(repeats):
+            a @ a
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 * repeats / best

@@ -1,0 +1,117 @@
+"""The engine on a GPU: its kernels, its precision, its compiled and replayed forms, against the plain ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from remargin.data.tokens import Tokens
+from remargin.encoder import BiEncoder
+from remargin.training.engine import Engine
+from remargin.training.settings import FitSettings
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+GPU = torch.device("cuda")
+LENGTHS = np.array([3, 130, 1, 30, 64, 65, 128, 2, 200, 17, 40, 9])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("size", [16, 32, 64, 128])
+def test_kernels_are_attention(size: int, dtype: torch.dtype) -> None:
+    from remargin import kernels
+
+    lengths = [3, 70, 130, 64, 0, 1, 200, 33]
+    bounds = torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32, device=GPU)
+    generator = torch.Generator(GPU).manual_seed(0)
+    qkv = torch.randn(sum(lengths), 3, 3, size, device=GPU, generator=generator).to(dtype).requires_grad_()
+    out, _ = kernels.attention(qkv, bounds, 200, 0.2)
+    of = torch.randn(out.shape, device=GPU, generator=generator).to(dtype)
+    out.backward(of)
+    exact = qkv.detach().double().requires_grad_()
+    texts = exact.split(lengths)
+    wanted = torch.cat(
+        [F.scaled_dot_product_attention(*t.permute(1, 2, 0, 3), scale=0.2).transpose(0, 1) for t in texts]
+    )
+    wanted.backward(of.double())
+    assert qkv.grad is not None
+    assert exact.grad is not None
+    close = 0.02 if dtype == torch.bfloat16 else 0.003
+    torch.testing.assert_close(out.double(), wanted, atol=close, rtol=close)
+    torch.testing.assert_close(qkv.grad.double(), exact.grad, atol=2 * close, rtol=2 * close)
+
+
+@pytest.fixture
+def model(tiny_model: Any) -> BiEncoder:
+    return BiEncoder.from_pretrained(tiny_model(), pooling="mean", query_length=30, document_length=200)
+
+
+def texts(model: BiEncoder) -> Tokens:
+    rng = np.random.default_rng(0)
+    return Tokens(rng.integers(5, model.tokenizer.vocabulary, LENGTHS.sum()), LENGTHS)
+
+
+def gradients(engine: Engine, tokens: Tokens, seed: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+    """Vectors, and all gradients in one long vector."""
+    torch.manual_seed(seed)
+    vectors = engine.embed(engine.cut([tokens]))
+    for master in engine.compute.masters:
+        master.grad = None
+    engine.backward(torch.randn(vectors.shape, generator=torch.Generator().manual_seed(1)).to(GPU))
+    return vectors.detach(), torch.cat([m.grad.flatten() for m in engine.compute.masters if m.grad is not None])
+
+
+def without_dropout(engine: Engine) -> Engine:
+    engine.compute.train = lambda *_: torch.nn.Module.train(engine.compute, False)  # type: ignore[method-assign]
+    return engine
+
+
+def distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a - b).norm() / b.norm())
+
+
+@pytest.mark.parametrize("compile", ["off", "on"])
+def test_replayed_is_plain(model: BiEncoder, compile: Any) -> None:
+    tokens = texts(model)
+    plain = without_dropout(Engine(model, FitSettings(graphs=False, compile="off"), GPU, torch.bfloat16, LENGTHS))
+    replayed = without_dropout(Engine(model, FitSettings(compile=compile), GPU, torch.bfloat16, LENGTHS))
+    assert "CUDA graphs" in replayed.describe()
+    assert "CUDA graphs" not in plain.describe()
+    vectors, wanted = gradients(plain, tokens)
+    for _ in range(3):  # recorded once, replayed thrice
+        again, found = gradients(replayed, tokens)
+        assert distance(again, vectors) < 0.02
+        assert distance(found, wanted) < 0.03
+    shorter = Tokens(tokens.ids[: LENGTHS[:6].sum()], LENGTHS[:6])
+    assert distance(gradients(replayed, shorter)[1], gradients(plain, shorter)[1]) < 0.03
+
+
+def test_replays_draw_new_dropout_and_the_same_for_the_same_state(model: BiEncoder) -> None:
+    engine = Engine(model, FitSettings(compile="off"), GPU, torch.bfloat16, LENGTHS)
+    first, again, other = (gradients(engine, texts(model), seed)[0] for seed in (5, 5, 6))
+    assert torch.equal(first, again)
+    assert distance(other, first) > 0.01
+
+
+def test_a_budget_changes_nothing_with_dropout_on(model: BiEncoder) -> None:
+    tokens = texts(model)
+    budget = Engine(model, FitSettings(compile="off", token_budget=300), GPU, torch.bfloat16, LENGTHS)
+    assert len(budget.cut([tokens]).parts) > 2
+    cached = gradients(budget, tokens)
+    budget.budget, parts = 10**6, budget.cut([tokens])
+    budget.cut = lambda _: parts  # type: ignore[method-assign]  # cut as before, but all kept
+    kept = gradients(budget, tokens)
+    assert torch.equal(cached[0], kept[0])
+    assert distance(cached[1], kept[1]) < 1e-5
+
+
+def test_float16_trains_with_scaled_gradients(model: BiEncoder, tmp_path: Path) -> None:
+    engine = Engine(model, FitSettings(compile="off"), GPU, torch.float16, LENGTHS)
+    vectors, gradient = gradients(engine, texts(model))
+    assert torch.isfinite(vectors).all()
+    assert torch.isfinite(gradient).all()

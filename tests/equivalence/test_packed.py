@@ -1,0 +1,132 @@
+"""Packed = padded: the engine's encoder against transformers' own, output and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from remargin.compute import Compute
+from remargin.data.tokens import Tokens
+from remargin.encoder import Pooling
+from remargin.packing import pack
+
+LENGTHS = np.array([3, 17, 1, 30, 8, 8, 29, 2])
+SMALL = {"vocab_size": 60, "max_position_embeddings": 40}
+SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 48}
+
+
+def backbone(kind: str) -> nn.Module:
+    import transformers as t
+
+    torch.manual_seed(0)
+    made: Any
+    if kind == "distilbert":
+        made = t.DistilBertModel(t.DistilBertConfig(dim=32, n_layers=3, n_heads=2, hidden_dim=48, **SMALL))
+    elif kind == "electra":
+        made = t.ElectraModel(t.ElectraConfig(embedding_size=16, **SMALL, **SIZES))
+    elif kind == "modernbert":
+        special = {f"{name}_token_id": i for i, name in enumerate(("pad", "eos", "bos", "cls", "sep"))}
+        config = t.ModernBertConfig(local_attention=8, global_attn_every_n_layers=2, **special, **SMALL, **SIZES)
+        made = t.ModernBertModel(config)
+    else:
+        names = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "mpnet": "MPNet"}
+        config = getattr(t, f"{names[kind]}Config")(**SMALL, **SIZES)
+        made = getattr(t, f"{names[kind]}Model")(config)
+    for parameter in made.parameters():  # biases and norms start at 0 and 1, where mistakes would not show
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    if getattr(made, "pooler", None) is not None:
+        made.pooler.requires_grad_(False)
+    return made  # type: ignore[no-any-return]
+
+
+class Model(nn.Module):
+    """What the engine needs of a BiEncoder, around a backbone of any family."""
+
+    def __init__(self, kind: str, pooling: Pooling = "mean") -> None:
+        super().__init__()
+        self.backbone = backbone(kind)
+        self.pooling = pooling
+        self.projection = nn.Linear(32, 32) if "+" in pooling else None
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """As transformers pads, in one rectangle."""
+        mask = torch.arange(int(tokens.lengths.max()))[None] < torch.from_numpy(tokens.lengths)[:, None]
+        padding = getattr(self.backbone.config, "pad_token_id", 0) or 0
+        ids = torch.full(mask.shape, padding)
+        ids[mask] = torch.from_numpy(tokens.ids)
+        hidden = self.backbone(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        if self.pooling.startswith("mean"):
+            pooled = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        else:
+            pooled = hidden[:, 0]
+        if self.projection is not None:
+            pooled = self.projection(pooled)
+        return pooled.tanh() if self.pooling.endswith("+pooler") else pooled  # type: ignore[no-any-return]
+
+
+def texts(seed: int = 0) -> Tokens:
+    rng = np.random.default_rng(seed)
+    return Tokens(rng.integers(5, 60, LENGTHS.sum()), LENGTHS)
+
+
+def gradients(model: Model, vectors: Tensor, of: Tensor) -> dict[str, Tensor]:
+    model.zero_grad()
+    vectors.backward(of)
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+FAMILIES = ("bert", "distilbert", "roberta", "xlm-roberta", "electra", "mpnet", "modernbert")
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "cls+linear", "mean+pooler"])
+@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("engine", ["packed", "padded"])
+def test_packed_is_padded(kind: str, pooling: Pooling, engine: Any) -> None:
+    model = Model(kind, pooling).eval()
+    tokens = texts()
+    expected = model(tokens)
+    of = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
+    wanted = gradients(model, expected, of)
+    compute = Compute(model, engine=engine)
+    assert compute.packed == (engine == "packed")
+    vectors = compute(pack(tokens, multiple=64, longest=30))
+    torch.testing.assert_close(vectors, expected, atol=2e-5, rtol=1e-4)
+    names = {id(p): name for name, p in model.named_parameters()}
+    found = dict(zip((names[id(p)] for p in compute.masters), compute.gradients(vectors, of), strict=True))
+    assert set(wanted) <= set(found)
+    for name, gradient in found.items():
+        torch.testing.assert_close(gradient, wanted.get(name, torch.zeros_like(gradient)), atol=1e-4, rtol=1e-3)
+    assert all(wanted[name].abs().max() > 0 for name in wanted if "key.bias" not in name and ".k" not in name)
+
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+
+def distance(a: Tensor, b: Tensor) -> float:
+    return float((a.cpu().float() - b.cpu().float()).norm() / b.cpu().float().norm())
+
+
+@GPU
+@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gpu_is_cpu(kind: str, dtype: torch.dtype, compiled: bool) -> None:
+    """The CPU's path in float32 against the GPU's, in float32 and in bfloat16, compiled and not."""
+    model = Model(kind).eval()
+    tokens = texts()
+    plain = Compute(model)
+    expected = plain(pack(tokens))
+    of = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
+    wanted = plain.gradients(expected, of)
+    on_gpu = Compute(model.to("cuda"), dtype, engine="packed")
+    run = torch.compile(on_gpu, dynamic=True) if compiled else on_gpu
+    vectors = run(pack(tokens, multiple=64, longest=30).to(torch.device("cuda")))
+    close = 1e-4 if dtype == torch.float32 else 0.03
+    assert distance(vectors, expected) < close
+    for found, gradient in zip(on_gpu.gradients(vectors, of.cuda()), wanted, strict=True):
+        if gradient.norm() > 1e-3 * max(g.norm() for g in wanted):
+            assert distance(found, gradient) < 3 * close

@@ -1,0 +1,168 @@
+"""The engine: the same vectors and gradients however a batch is cut, ordered, cached or read."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from remargin.ahead import ahead
+from remargin.data.tokens import Tokens
+from remargin.encoder import BiEncoder
+from remargin.errors import InputError
+from remargin.training.engine import Engine
+from remargin.training.settings import FitSettings
+
+CPU = torch.device("cpu")
+LENGTHS = np.array([3, 17, 1, 30, 8, 8, 29, 2, 11, 5, 30, 4])
+
+
+@pytest.fixture
+def model(tiny_model: Any) -> BiEncoder:
+    model = BiEncoder.from_pretrained(tiny_model(), pooling="mean")
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            assert module.p > 0  # or the tests of dropout would show nothing
+    return model
+
+
+def texts(model: BiEncoder, order: np.ndarray | None = None) -> Tokens:
+    rng = np.random.default_rng(0)
+    each = [rng.integers(5, model.tokenizer.vocabulary, length) for length in LENGTHS]
+    each = each if order is None else [each[i] for i in order]
+    return Tokens(np.concatenate(each), np.array([len(ids) for ids in each]))
+
+
+def without_dropout(engine: Engine) -> Engine:
+    engine.compute.train = lambda *_: torch.nn.Module.train(engine.compute, False)  # type: ignore[method-assign]
+    return engine
+
+
+def run(
+    model: BiEncoder, tokens: Tokens, dropout: bool, of: torch.Tensor | None = None, **settings: Any
+) -> tuple[torch.Tensor, list[torch.Tensor], int]:
+    """Vectors, gradients, and in how many parts."""
+    engine = Engine(model, FitSettings(**settings), CPU, torch.float32, tokens.lengths)
+    engine = engine if dropout else without_dropout(engine)
+    model.zero_grad()
+    torch.manual_seed(5)
+    batch = engine.cut([tokens])
+    vectors = engine.embed(batch)
+    of = torch.randn(vectors.shape, generator=torch.Generator().manual_seed(1)) if of is None else of
+    engine.backward(of)
+    return vectors.detach(), [p.grad.clone() for p in engine.compute.masters if p.grad is not None], len(batch.parts)
+
+
+def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> None:
+    assert len(a) == len(b) > 5
+    for left, right in zip(a, b, strict=True):
+        torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-4)
+
+
+def test_however_a_batch_is_cut(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = texts(model)
+    monkeypatch.setattr("remargin.training.engine.CPU_TOKENS", 10_000)
+    whole, gradients, parts = run(model, tokens, dropout=False)
+    assert parts == 1
+    monkeypatch.setattr("remargin.training.engine.CPU_TOKENS", 40)
+    cut, from_parts, parts = run(model, tokens, dropout=False)
+    assert parts > 3
+    torch.testing.assert_close(cut, whole, atol=1e-5, rtol=1e-4)
+    same(from_parts, gradients)
+    cached, twice, _ = run(model, tokens, dropout=False, token_budget=20)
+    torch.testing.assert_close(cached, whole, atol=1e-5, rtol=1e-4)
+    same(twice, gradients)
+
+
+def test_a_budget_changes_nothing_with_dropout_on(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remargin.training.engine.CPU_TOKENS", 40)
+    tokens = texts(model)
+    kept, gradients, parts = run(model, tokens, dropout=True)
+    cached, twice, again = run(model, tokens, dropout=True, token_budget=40)
+    assert parts == again > 3
+    assert torch.equal(cached, kept)
+    same(twice, gradients)
+    without, _, _ = run(model, tokens, dropout=False)
+    assert (without - kept).abs().max() > 1e-3  # there was dropout
+
+
+def test_random_numbers_go_on_as_without_a_budget(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remargin.training.engine.CPU_TOKENS", 40)
+    after = []
+    for budget in (None, 40):
+        run(model, texts(model), dropout=True, token_budget=budget)
+        after.append(torch.rand(3))
+    assert torch.equal(*after)
+
+
+@pytest.mark.parametrize("engine", ["packed", "padded"])
+def test_order_of_texts_does_not_matter(model: BiEncoder, engine: Any) -> None:
+    order = np.random.default_rng(3).permutation(len(LENGTHS))
+    straight, gradients, _ = run(model, texts(model), dropout=False, engine=engine)
+    of = torch.randn(straight.shape, generator=torch.Generator().manual_seed(1))
+    mixed, of_mixed, _ = run(model, texts(model, order), dropout=False, engine=engine, of=of[order])
+    torch.testing.assert_close(mixed, straight[order], atol=1e-5, rtol=1e-4)
+    same(of_mixed, gradients)
+
+
+def test_gradients_add_up_until_they_are_taken(model: BiEncoder) -> None:
+    _, once, _ = run(model, texts(model), dropout=False)
+    engine = Engine(model, FitSettings(accumulate=2), CPU, torch.float32, LENGTHS)
+    engine = without_dropout(engine)
+    model.zero_grad()
+    for _ in range(2):
+        vectors = engine.embed(engine.cut([texts(model)]))
+        engine.backward(torch.randn(vectors.shape, generator=torch.Generator().manual_seed(1)))
+    same([p.grad / 2 for p in engine.compute.masters if p.grad is not None], once)
+
+
+def test_attention_dropout_is_the_padded_engines(model: BiEncoder) -> None:
+    engine = Engine(model, FitSettings(attention_dropout=True), CPU, torch.float32, LENGTHS)
+    assert "padded" in engine.describe()
+    kept = [m.dropout.p for m in engine.compute.modules() if type(m).__name__.endswith("SelfAttention")]
+    assert min(kept, default=0) > 0
+    padded = Engine(model, FitSettings(engine="padded"), CPU, torch.float32, LENGTHS)
+    assert not any(m.dropout.p for m in padded.compute.modules() if type(m).__name__.endswith("SelfAttention"))
+    with pytest.raises(InputError, match="no attention dropout"):
+        Engine(model, FitSettings(engine="packed", attention_dropout=True), CPU, torch.float32, LENGTHS)
+
+
+def test_half_precision_keeps_master_weights_and_gradients_in_float32(model: BiEncoder) -> None:
+    engine = Engine(model, FitSettings(), CPU, torch.bfloat16, LENGTHS)
+    vectors = engine.embed(engine.cut([texts(model)]))
+    engine.backward(torch.ones_like(vectors))
+    assert vectors.dtype == torch.float32
+    assert (
+        {p.dtype for p in engine.compute.masters}
+        == {p.grad.dtype for p in engine.compute.masters if p.grad is not None}
+        == {torch.float32}
+    )
+    assert {p.dtype for p in engine.compute.parameters()} == {torch.bfloat16}
+
+
+def test_padding_is_counted(model: BiEncoder) -> None:
+    tokens = texts(model)
+    packed = Engine(model, FitSettings(), CPU, torch.float32, LENGTHS).cut([tokens])
+    padded = Engine(model, FitSettings(engine="padded"), CPU, torch.float32, LENGTHS).cut([tokens])
+    assert packed.tokens == packed.computed == padded.tokens == LENGTHS.sum()
+    assert padded.computed == 30 * len(LENGTHS)
+
+
+def test_ahead_hands_over_errors_and_ends_its_thread() -> None:
+    def broken() -> Any:
+        yield 1
+        raise InputError("cut off", do="mend it")
+
+    items = ahead(broken())
+    assert next(items) == 1
+    with pytest.raises(InputError, match="cut off"):
+        next(items)
+    before = threading.active_count()
+    endless = ahead(iter(int, 1))
+    assert [next(endless), next(endless)] == [0, 0]
+    assert threading.active_count() == before + 1
+    endless.close()
+    assert threading.active_count() == before
