@@ -169,7 +169,7 @@ def encoding(size: Size, model: Path, rate: float) -> list[str]:
     from sentence_transformers.models import Pooling, Transformer
 
     documents = made_up.texts(65_536, PASSAGE, np.random.default_rng(0))
-    body = Transformer(str(model), max_seq_length=200, model_args={"dtype": torch.bfloat16})
+    body = Transformer(str(model), max_seq_length=200, model_kwargs={"dtype": torch.bfloat16})
     pooling = Pooling(body.get_word_embedding_dimension(), POOLING[size])
     theirs = SentenceTransformer(modules=[body, pooling], device="cuda")
     ours = BiEncoder.from_pretrained(model, pooling=POOLING[size], precision="bf16")
@@ -244,8 +244,9 @@ def main() -> None:
         f"{torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores, torch {torch.__version__}, Python "
         f"{platform.python_version()}, {time.strftime('%Y-%m-%d')}. Made by `python benchmarks/engine.py`.",
         "",
-        f"The largest matrix products in bfloat16 reach {rate / 1e12:.0f} TFLOP/s here. Utilisation is a share of that, counting "
-        "real tokens' products with all weights: 6 operations a weight and token in training, 2 in encoding.",
+        f"The largest matrix products in bfloat16 reach {rate / 1e12:.0f} TFLOP/s here. Utilisation is a share of "
+        "that, counting real tokens' products with all weights: 6 operations a weight and token in training, 2 in "
+        "encoding.",
         "",
         row("what", "ours", "against", "ratio"),
         "|---|---|---|---|",

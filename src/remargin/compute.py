@@ -11,15 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from remargin.cpu import freeze
 from remargin.data.tokens import Tokens
 from remargin.errors import InputError
-from remargin.packing import Packed, attention_name, cut, pack, register_interface, together
+from remargin.packing import Packed, attention_name, cut, load_kernels, pack, register_interface, together
 from remargin.postnorm import PostNorm, Sources
 
 log = logging.getLogger(__name__)
 
 # To encode so many tokens at once is fastest: what fits a CPU's caches, and what fills a GPU.
-TOKENS_AT_ONCE = (1200, 65_536)
+TOKENS_AT_ONCE = (2400, 65_536)
 
 EngineName = Literal["auto", "packed", "padded"]
 
@@ -51,6 +52,7 @@ class Compute(nn.Module):
             raise InputError(f"unknown engine {engine!r}", do=f"use {', '.join(get_args(EngineName))}")
         if engine == "packed" and attention_dropout:
             raise InputError("the packed engine has no attention dropout", do="use the padded one")
+        load_kernels()
         self.dtype = dtype
         self.pooling: str = model.pooling
         self.body: Any
@@ -66,7 +68,7 @@ class Compute(nn.Module):
         else:
             self.body = _Padded(model.backbone, dtype, attention_dropout)
         self.projection: nn.Linear | None = None
-        self.sources: Sources = list(self.body.sources)
+        self.sources: Sources = self.body.sources
         if model.projection is not None:
             self.projection = copy.deepcopy(model.projection).to(dtype)
             self.sources += _same(self.projection, model.projection)
@@ -90,6 +92,15 @@ class Compute(nn.Module):
         """How it runs, in a few words."""
         name = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}[self.dtype]
         return f"{'packed, ' + attention_name(device, self.dtype) if self.packed else 'padded'}, {name}"
+
+    def freeze(self) -> Compute:
+        """Only encode from now on, which lets a CPU lay out the weights for it. The masters are forgotten."""
+        self.eval().requires_grad_(False)
+        for remembered in (self.sources, self.trained, self.masters, self._sizes):
+            remembered.clear()
+        if next(self.parameters()).device.type == "cpu":
+            freeze(self.body)
+        return self
 
     def groups(
         self, lengths: NDArray[np.int64], device: torch.device, size: int | None = None

@@ -264,7 +264,7 @@ class BiEncoder(nn.Module):
         state = (dtype, *((weight.data_ptr(), weight._version) for weight in self.parameters()))
         if self._copy is None or self._copy[0] != state:
             self._copy = None  # two copies at once might not fit
-            self._copy = (state, Compute(self, dtype).eval().requires_grad_(False))
+            self._copy = (state, Compute(self, dtype).freeze())
         return self._copy[1]
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
+import importlib
 from collections.abc import Iterator, Sequence
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,20 +88,26 @@ def select(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
 def cut(lengths: NDArray[np.int64], budget: int, by_length: bool) -> Iterator[NDArray[np.int64]]:
     """Texts in groups of at most so many tokens, but at least one text.
 
-    In their order; or, where padding costs, the longest first, so that texts of one length share a group and padding
-    counts against the budget. Longest first also means that a group too large for memory fails at once.
+    In their order; or, where padding costs, the longest first, and padding counts against the budget: texts of just one
+    length share a group if they fill half of it. Longest first also means that what is too large for memory fails at
+    once.
 
     >>> [group.tolist() for group in cut(np.array([2, 9, 3, 9]), budget=18, by_length=True)]
     [[1, 3], [2, 0]]
+    >>> [group.tolist() for group in cut(np.array([2, 9, 9, 5]), budget=18, by_length=True)]
+    [[1, 2], [3, 0]]
     >>> [group.tolist() for group in cut(np.array([2, 9, 3, 9]), budget=18, by_length=False)]
     [[0, 1, 2], [3]]
     """
     order = np.argsort(-lengths, kind="stable") if by_length else np.arange(len(lengths))
-    ends = np.cumsum(lengths[order])
+    ordered = lengths[order]
+    ends = np.cumsum(ordered)
     start = 0
     while start < len(order):
         if by_length:
-            end = start + max(1, budget // max(1, int(lengths[order[start]])))
+            most = max(1, budget // max(1, int(ordered[start])))
+            alike = int(np.searchsorted(-ordered, -ordered[start], side="right")) - start
+            end = start + (alike if most / 2 <= alike < most else most)
         else:
             before = int(ends[start - 1]) if start else 0
             end = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
@@ -117,21 +123,21 @@ def attend(qkv: Tensor, packed: Packed, scale: float, bias: Tensor | None = None
         window: tokens further apart than that do not see each other.
     """
     if bias is None and qkv.dtype in (torch.bfloat16, torch.float16) and qkv.is_cuda:
-        ours, theirs = _ours(), _theirs()
-        if window is None and ours is not None and ours.fits(qkv.shape[-1], qkv.dtype):
-            out: Tensor = ours.attention(qkv.contiguous(), packed.bounds, packed.longest, scale)[0]
+        if window is None and _ours is not None and _ours.fits(qkv.shape[-1], qkv.dtype):
+            out: Tensor = _ours.attention(qkv.contiguous(), packed.bounds, packed.longest, scale)[0]
             return out
-        if theirs is not None:
+        if _theirs is not None:
             options = {} if window is None else {"window_size": (window, window)}
             bounds, longest = packed.bounds, packed.longest
-            out = theirs(*qkv.unbind(1), bounds, bounds, longest, longest, scale=scale, **options)
+            out = _theirs(*qkv.unbind(1), bounds, bounds, longest, longest, scale=scale, **options)
             return out
     return _padded_attention(qkv, packed, scale, bias, window)
 
 
 def _padded_attention(qkv: Tensor, packed: Packed, scale: float, bias: Tensor | None, window: int | None) -> Tensor:
     texts, longest, tokens = len(packed.bounds) - 1, packed.longest, len(packed.ids)
-    if texts * longest == tokens:  # all as long as the longest: nothing to pad
+    whole = texts * longest == tokens  # all as long as the longest: nothing to pad
+    if whole:
         q, k, v = qkv.view(texts, longest, *qkv.shape[1:]).permute(2, 0, 3, 1, 4)
         mask = None
     else:
@@ -145,41 +151,50 @@ def _padded_attention(qkv: Tensor, packed: Packed, scale: float, bias: Tensor | 
         near = (place[:, None] - place[None, :]).abs() <= window
         mask = near if mask is None else mask & near
     if bias is not None:
-        bias = bias.to(qkv.dtype)
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
-    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale).transpose(1, 2)
-    return out.reshape(tokens, *out.shape[2:]) if mask is None else out[packed.texts, packed.positions]
+    if qkv.device.type == "cpu" and qkv.dtype == torch.bfloat16:
+        out = _attention_by_products(q, k, v, mask, scale)
+    else:
+        mask = mask if mask is None or bias is None else mask.to(qkv.dtype)
+        out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    out = out.transpose(1, 2)
+    return out.reshape(tokens, *out.shape[2:]) if whole else out[packed.texts, packed.positions]
 
 
-@functools.cache
-def _ours() -> ModuleType | None:
-    """Our kernels, where Triton runs."""
+def _attention_by_products(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Attention as it is written down: in bfloat16 on a CPU faster than the fused one, whose softmax is slow."""
+    scores = (q.contiguous() @ k.contiguous().transpose(-1, -2)).float()
+    if mask is None:
+        scores = scores * scale
+    else:
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, -torch.inf)
+        scores = torch.add(mask, scores, alpha=scale)
+    return scores.softmax(-1).to(v.dtype) @ v.contiguous()
+
+
+_ours: Any = None
+_theirs: Any = None
+
+
+def load_kernels() -> None:
+    """Find out which varlen attention there is: ours, where Triton runs, and PyTorch's, where this version has it."""
+    global _ours, _theirs  # looked up here once, and not in the forward pass, which may be compiled
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
-        return None
-    try:
-        from remargin import kernels
-    except ImportError:
-        return None
-    return kernels
-
-
-@functools.cache
-def _theirs() -> Any:
-    """PyTorch's own varlen attention, where this version has it."""
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        return None
-    return varlen_attn
+        return
+    with contextlib.suppress(ImportError):
+        _theirs = importlib.import_module("torch.nn.attention.varlen").varlen_attn
+    with contextlib.suppress(ImportError):
+        _ours = importlib.import_module("remargin.kernels")
 
 
 def attention_name(device: torch.device, dtype: torch.dtype) -> str:
     """Which attention a packed batch gets, in words."""
     if device.type != "cuda" or dtype == torch.float32:
         return "padded attention"
-    if _ours() is not None:
+    if _ours is not None:
         return "Triton attention"
-    return "varlen attention" if _theirs() is not None else "padded attention"
+    return "varlen attention" if _theirs is not None else "padded attention"
 
 
 def register_interface() -> str:

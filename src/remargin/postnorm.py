@@ -62,7 +62,7 @@ class PostNorm(nn.Module):
 
     def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
         """Hidden states of all tokens, (T, d), or of the first of each text, (n, d)."""
-        x = F.embedding(packed.ids, self.word) + F.embedding(packed.positions + self.first_position, self.position)
+        x = F.embedding(packed.ids, self.word) + self._positions(packed)
         if self.kind is not None:
             x = x + self.kind[0]
         x = F.dropout(self.embedding_norm(x), self.embedding_dropout, self.training)
@@ -73,6 +73,14 @@ class PostNorm(nn.Module):
             x = layer(x, packed, bias)
         firsts = packed.bounds[:-1].clamp(max=len(packed.ids) - 1) if first_only else None
         return self.layers[-1](x, packed, bias, firsts)  # type: ignore[no-any-return]
+
+    def _positions(self, packed: Packed) -> Tensor:
+        if not packed.ids.is_cuda:
+            return F.embedding(packed.positions + self.first_position, self.position)
+        # The same as a product: the gradient of a look-up would add thousands of tokens to each of a few rows in turn.
+        table = self.position[self.first_position : self.first_position + packed.longest]
+        place = torch.arange(len(table), device=table.device)
+        return (packed.positions[:, None] == place).to(table.dtype) @ table
 
     def _relative_bias(self, length: int) -> Tensor | None:
         if self.relative is None or self._bucket is None:

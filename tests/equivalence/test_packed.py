@@ -107,13 +107,16 @@ GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU
 
 
 def distance(a: Tensor, b: Tensor) -> float:
-    return float((a.cpu().float() - b.cpu().float()).norm() / b.cpu().float().norm())
+    a, b = a.detach().cpu().float(), b.detach().cpu().float()
+    return float((a - b).norm() / b.norm())
+
+
+PLAIN = [(kind, dtype, False) for kind in FAMILIES for dtype in (torch.float32, torch.bfloat16)]
+COMPILED = [(kind, torch.bfloat16, True) for kind in ("bert", "distilbert", "mpnet")]
 
 
 @GPU
-@pytest.mark.parametrize("kind", FAMILIES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("kind", "dtype", "compiled"), PLAIN + COMPILED)
 def test_gpu_is_cpu(kind: str, dtype: torch.dtype, compiled: bool) -> None:
     """The CPU's path in float32 against the GPU's, in float32 and in bfloat16, compiled and not."""
     model = Model(kind).eval()
@@ -130,3 +133,16 @@ def test_gpu_is_cpu(kind: str, dtype: torch.dtype, compiled: bool) -> None:
     for found, gradient in zip(on_gpu.gradients(vectors, of.cuda()), wanted, strict=True):
         if gradient.norm() > 1e-3 * max(g.norm() for g in wanted):
             assert distance(found, gradient) < 3 * close
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "mpnet"])
+def test_frozen_for_encoding_is_the_same(kind: str, dtype: torch.dtype) -> None:
+    model = Model(kind).eval()
+    tokens = texts()
+    expected = model(tokens)
+    frozen = Compute(model, dtype).freeze()
+    assert not any(isinstance(layer.qkv, nn.Linear) for layer in frozen.body.layers)
+    assert not frozen.sources
+    close = 1e-5 if dtype == torch.float32 else 0.02
+    assert distance(frozen(pack(tokens)), expected) < close

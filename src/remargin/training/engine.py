@@ -250,13 +250,10 @@ class _Graphs:
     def _record(self, part: Packed) -> _Graph:
         engine, compute = self._engine, self._engine.compute
         inputs = part._replace(**{name: getattr(part, name).clone() for name in part._fields[:4]})
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):  # kernels are chosen and compiled before anything is recorded
-            for _ in range(2):
-                vectors = engine._run(inputs)
-                compute.gradients(vectors, torch.zeros_like(vectors))
-        torch.cuda.current_stream().wait_stream(aside)
+        for _ in range(2):  # kernels are chosen and compiled before anything is recorded
+            vectors = engine._run(inputs)
+            compute.gradients(vectors, torch.zeros_like(vectors))
+        del vectors
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         with torch.cuda.graph(forward, pool=self._pool):
             vectors = engine._run(inputs)
