@@ -15,6 +15,7 @@ import pytest
 from remargin import Collection, InputError, Triplets
 from remargin.data.prepare import TextSettings, prepare
 from remargin.data.tokens import Tokenizer, TokenStore
+from remargin.files import locked
 
 
 @pytest.fixture
@@ -244,3 +245,52 @@ def test_forty_million_triplets_over_nine_million_documents_stay_below_two_gigab
     assert found["tokens"] > 10_000 * 128 * 150
     assert max(found["made"], found["peak"]) < 2000
     assert max(found["resident"]) < min(found["resident"]) + 400
+
+
+def cut_off_after(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From then on, tokenising fails as if the machine had."""
+    real, left = Tokenizer.__call__, [blocks]
+
+    def failing(self: Tokenizer, texts: Any, length: int) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return real(self, texts, length)
+
+    monkeypatch.setattr(Tokenizer, "__call__", failing)
+
+
+@pytest.mark.parametrize("damage", ["none", "journal", "tokens", "text"])
+def test_a_cut_off_preparation_goes_on_where_it_was(
+    damage: str, beir: Path, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remargin.data.prepare.BATCH", 4)
+    model = tiny_model("bert")
+    with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
+        cut_off_after(3, broken)
+        prepare(beir, model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    unfinished = tmp_path / ".out.unfinished" / "documents"
+    if damage == "journal":
+        content = (unfinished / "journal.jsonl").read_text()
+        (unfinished / "journal.jsonl").write_text(content[:-9])  # cut off in the middle of its last line
+    if damage == "tokens":
+        content = (unfinished / "tokens.bin").read_bytes()
+        (unfinished / "tokens.bin").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    if damage == "text":
+        corpus = (beir / "corpus.jsonl").read_text()
+        (beir / "corpus.jsonl").write_text(corpus.replace("text 5", "text the"))  # in the second block
+    report = prepare(beir, model, tmp_path / "out")
+    assert report.blocks_reused == {"none": 3, "journal": 2, "tokens": 2, "text": 1}[damage]
+    assert not (tmp_path / ".out.unfinished").exists()
+    whole = prepare(beir, model, tmp_path / "whole")
+    assert whole.blocks_reused == 0
+    for name in files_below(tmp_path / "whole"):
+        if name != "remargin.json":  # which has the seconds in it
+            assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_two_preparations_of_one_folder_do_not_mix(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    (tmp_path / ".out.unfinished").mkdir()
+    with locked(tmp_path / ".out.unfinished"), pytest.raises(InputError, match="another process"):
+        prepare(beir, tiny_model("bert"), tmp_path / "out")

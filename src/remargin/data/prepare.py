@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -11,14 +13,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from remargin.ahead import ahead
 from remargin.data.beir import QrelsWriter, append_texts
 from remargin.data.collection import Judgment, Source, Text, checked_texts, open_source, unknown_id
 from remargin.data.ids import Ids
+from remargin.data.restart import Restart
 from remargin.data.tables import SKIP, Rejects, batches, encodable
-from remargin.data.tokens import Tokenizer, TokenStore, TokenWriter
+from remargin.data.tokens import Tokenizer, Tokens, TokenStore, TokenWriter
 from remargin.data.triplets import TripletText, TripletWriter, read_triplets
 from remargin.errors import InputError
-from remargin.files import new_folder, refuse_existing, sha256, write_header
+from remargin.files import locked, new_folder, refuse_existing, sha256, write_header
 from remargin.progress import track
 
 Kind = Literal["documents", "queries"]
@@ -58,6 +62,7 @@ class Prepared:
     negatives_per_triplet: int | None = None
     rejected: int = 0
     notes: dict[str, int] = field(default_factory=dict)
+    blocks_reused: int = 0
     seconds: float = 0.0
 
 
@@ -71,6 +76,8 @@ def prepare(
     overwrite: bool = False,
 ) -> Prepared:
     """Read a collection, or triplets of texts, and write the folder `out`, whole or not at all.
+
+    Killed in the middle, it leaves what it tokenised in a hidden folder beside `out`, and the next call uses that.
 
         out/
           remargin.json                      what is here and how it was made
@@ -115,9 +122,10 @@ def prepare(
     rejects = Rejects(skip=skip_bad)
     report = Prepared()
     source = None if data is None else open_source(data, rejects)
-    with new_folder(out, overwrite, MARKER) as folder:
+    unfinished = out.absolute().parent / f".{out.name}.unfinished"
+    with new_folder(out, overwrite, MARKER) as folder, _kept_if_cut_off(unfinished):
         (folder / "qrels").mkdir()
-        work = _Preparation(folder, Tokenizer.from_pretrained(model), settings, rejects, report)
+        work = _Preparation(folder, unfinished, Tokenizer.from_pretrained(model), settings, rejects, report)
         if source is not None:
             work.write_collection(source)
         if triplets is not None:
@@ -129,6 +137,19 @@ def prepare(
         made = {"data": data, "triplets": triplets, "model": model}
         _write_summary(folder, made, settings, report)
     return report
+
+
+@contextlib.contextmanager
+def _kept_if_cut_off(folder: Path) -> Iterator[None]:
+    """A folder for work that is not done, which only one process uses; gone when it is done or the input was bad."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        try:
+            yield
+        except InputError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_summary(folder: Path, made: dict[str, Any], settings: TextSettings, report: Prepared) -> None:
@@ -154,6 +175,7 @@ class _Preparation:
     """The work on one folder."""
 
     folder: Path
+    unfinished: Path
     tokenizer: Tokenizer
     settings: TextSettings
     rejects: Rejects
@@ -180,8 +202,9 @@ class _Preparation:
     def _write_texts(self, kind: Kind, texts: Iterator[Text]) -> Ids:
         writer = _TextWriter(self, kind)
         singular = "document" if kind == "documents" else "query"
-        for batch in batches(track(checked_texts(texts, singular, self.rejects), kind), BATCH):
-            writer.add(batch)
+        checked = ahead(batches(track(checked_texts(texts, singular, self.rejects), kind), BATCH))
+        for batch, tokens, truncated in ahead((batch, *writer.tokenise(batch)) for batch in checked):
+            writer.append(batch, tokens, truncated)  # while the next ones are read and tokenised, on all cores
         return writer.close()
 
     def _known(self, judgments: list[Judgment], queries: Ids, documents: Ids) -> Iterator[Judgment]:
@@ -262,18 +285,29 @@ class _TextWriter:
         self._work = work
         self._kind = kind
         self._store = work.folder / "tokens" / kind
-        self._tokens = TokenWriter(self._store, work.tokenizer, *work.settings.of(kind))
+        length, prefix = work.settings.of(kind)
+        self._restart = Restart(work.unfinished / kind, work.tokenizer, length)
+        self._tokens = TokenWriter(self._store, work.tokenizer, length, prefix, self._restart)
         self._jsonl = work.folder / FILES[kind]
         append_texts(self._jsonl, [], title=False)  # it is there, even if nothing is to come
 
     def add(self, texts: list[Text]) -> None:
         """Append a batch."""
+        self.append(texts, *self.tokenise(texts))
+
+    def tokenise(self, texts: list[Text]) -> tuple[Tokens, int]:
+        """Tokens of a batch, and how many of its texts were cut."""
+        return self._tokens.tokenise([item.text for item in texts])
+
+    def append(self, texts: list[Text], tokens: Tokens, truncated: int) -> None:
+        """Write a batch that was tokenised."""
         append_texts(self._jsonl, texts, title=self._kind == "documents")
-        self._tokens.add([item.id for item in texts], [item.text for item in texts])
+        self._tokens.append([item.id for item in texts], tokens, truncated)
 
     def close(self) -> Ids:
         """Finish both, count what is in them, and hand over the ids."""
         header = self._tokens.close()
+        self._work.report.blocks_reused += self._restart.used
         counts = header["ids"]["count"], header["truncated"], header["tokens"]
         report = self._work.report
         if self._kind == "documents":

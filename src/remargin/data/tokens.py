@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -234,8 +234,16 @@ class TokenStore:
 class TokenWriter:
     """Fills a folder with a `TokenStore`, batch by batch. Only numbers stay in memory until `close`."""
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, length: int, prefix: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        tokenizer: Tokenizer,
+        length: int,
+        prefix: str = "",
+        tokenise: Callable[[Sequence[str]], tuple[Tokens, int]] | None = None,
+    ) -> None:
         folder.mkdir(parents=True)
+        self._tokenise = tokenise or (lambda texts: tokenizer(texts, length))
         self._folder = folder
         self._tokenizer = tokenizer
         self._length = length
@@ -248,8 +256,14 @@ class TokenWriter:
 
     def add(self, ids: Sequence[str], texts: Sequence[str]) -> None:
         """Tokenise and append a batch."""
-        prefixed = [self._prefix + text for text in texts] if self._prefix else texts
-        tokens, truncated = self._tokenizer(prefixed, self._length)
+        self.append(ids, *self.tokenise(texts))
+
+    def tokenise(self, texts: Sequence[str]) -> tuple[Tokens, int]:
+        """Tokens of texts, prefix included, and how many were cut. May run in another thread, ahead of `append`."""
+        return self._tokenise([self._prefix + text for text in texts] if self._prefix else texts)
+
+    def append(self, ids: Sequence[str], tokens: Tokens, truncated: int) -> None:
+        """Append a batch of texts that are tokens already."""
         with open(self._folder / "tokens.bin", "ab") as file:
             tokens.ids.astype(self._dtype).tofile(file)
         self._ids.add(ids)
