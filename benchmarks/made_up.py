@@ -86,6 +86,8 @@ def prepared(folder: Path, model: Path, documents: int, queries: int, triplets: 
             file.writelines(f"q{query}\td{rng.integers(documents)}\t1\n" for query in of)
     with open(folder / "triplets.tsv", "w") as file:
         file.write("query_id\tpositive_id\tnegative_id\n")
-        rows = zip(rng.integers(43, queries, triplets), *rng.integers(0, documents, (2, triplets)), strict=True)
+        positives = rng.integers(0, documents, triplets)
+        negatives = (positives + rng.integers(1, documents, triplets)) % documents
+        rows = zip(rng.integers(43, queries, triplets), positives, negatives, strict=True)
         file.writelines(f"q{q}\td{p}\td{n}\n" for q, p, n in rows)
     return prepare(beir, model, folder / "data", folder / "triplets.tsv")

@@ -266,9 +266,10 @@ def test_a_cut_off_preparation_goes_on_where_it_was(
 ) -> None:
     monkeypatch.setattr("remargin.data.prepare.BATCH", 4)
     model = tiny_model("bert")
-    with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as broken:
         cut_off_after(3, broken)
-        prepare(beir, model, tmp_path / "out")
+        with pytest.raises(KeyboardInterrupt):
+            prepare(beir, model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     unfinished = tmp_path / ".out.unfinished" / "documents"
     if damage == "journal":
