@@ -28,7 +28,7 @@ from made_up import PASSAGE, QUERY
 from remargin import BiEncoder, fit
 from remargin.training.settings import fast_precision, fit_settings
 
-BATCH, STEPS, TURNS, DOCUMENTS = 32, 4, 3, 512
+BATCH, STEPS, TURNS, DOCUMENTS = 32, 4, 3, 1024
 
 
 def our_fit(model: Path, data: Path, precision: str) -> float:

@@ -91,7 +91,7 @@ class Compute(nn.Module):
     def describe(self, device: torch.device) -> str:
         """How it runs, in a few words."""
         name = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}[self.dtype]
-        return f"{'packed, ' + attention_name(device, self.dtype) if self.packed else 'padded'}, {name}"
+        return f"{f'packed ({attention_name(device, self.dtype)})' if self.packed else 'padded'}, {name}"
 
     def freeze(self) -> Compute:
         """Only encode from now on, which lets a CPU lay out the weights for it. The masters are forgotten."""

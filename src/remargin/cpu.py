@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.activations import GELUActivation
 
 from remargin.postnorm import PostNorm
 
@@ -34,7 +33,6 @@ def freeze(body: Any) -> None:
         return
     for layer in body.layers:
         parts: Any = layer
-        exact_gelu = isinstance(parts.activation, GELUActivation) and parts.activation.act is nn.functional.gelu
         parts.qkv, parts.out, parts.down = Frozen(parts.qkv), Frozen(parts.out), Frozen(parts.down)
-        parts.up = Frozen(parts.up, gelu=exact_gelu)
-        parts.activation = nn.Identity() if exact_gelu else parts.activation
+        parts.up = Frozen(parts.up, gelu=parts.exact_gelu)
+        parts.activation = nn.Identity() if parts.exact_gelu else parts.activation

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from remargin.data.collection import Collection
 from remargin.encoder import BiEncoder
@@ -53,7 +52,9 @@ def demo(settings: DemoSettings, say: Callable[[str], None] = print) -> dict[str
     out = settings.out
     model_folder = str(settings.model or bundled_minilm())
     collection = Collection.load(settings.data, "test")
-    model = BiEncoder.from_pretrained(model_folder, document_length=settings.document_length)
+    model = BiEncoder.from_pretrained(
+        model_folder, document_length=settings.document_length, precision=fast_precision()
+    )
     say(
         f"{settings.data}: {len(collection.documents):,} documents, {len(collection.queries):,} test queries; "
         f"{Path(model_folder).name}, {sum(p.numel() for p in model.parameters()) / 1e6:.1f}M parameters"
@@ -73,7 +74,7 @@ def demo(settings: DemoSettings, say: Callable[[str], None] = print) -> dict[str
         seed=settings.seed,
     )
     fitted = start(request, chosen, say=say)
-    tuned = BiEncoder.from_pretrained(fitted.model)  # the best on dev
+    tuned = BiEncoder.from_pretrained(fitted.model, precision=fast_precision())  # the best on dev
     tuned.save(out / "model", overwrite=True)
     after = _search(tuned, collection)
     runs = {"bm25": search(collection, "bm25"), "before": before, "after": after}
@@ -107,18 +108,16 @@ def bundled_minilm() -> Path:
 
 
 def _search(model: BiEncoder, collection: Collection) -> Run:
-    with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=fast_precision() == "bf16"):
-        return search(collection, "exact", model)
+    return search(collection, "exact", model)
 
 
 def _estimate(model: BiEncoder, collection: Collection, settings: DemoSettings) -> str:
     """How long it will take, from encoding a few documents: training costs about five times as much for each text."""
     texts = list(collection.documents.values())
     sample = [texts[i] for i in np.random.default_rng(0).choice(len(texts), min(96, len(texts)), replace=False)]
-    with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=fast_precision() == "bf16"):
-        model.encode_documents(sample[:16])
-        started = time.perf_counter()
-        model.encode_documents(sample)
+    model.encode_documents(sample[:16])
+    started = time.perf_counter()
+    model.encode_documents(sample)
     each = (time.perf_counter() - started) / len(sample)
     texts_trained = settings.steps * settings.batch_size * 2.3
     seconds = 30 + each * (2 * len(texts) + 2 * 1500 + TRAINING_COST * texts_trained)

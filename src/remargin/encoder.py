@@ -249,7 +249,7 @@ class BiEncoder(nn.Module):
         parts = (pack(select(tokens, rows), longest) for rows in groups)
         waiting: list[tuple[NDArray[np.int64], Tensor]] = []
         for number, (rows, part) in enumerate(zip(groups, ahead(parts), strict=True), start=1):
-            with torch.inference_mode():
+            with torch.inference_mode(), torch.autocast(device.type, enabled=False):  # the precision is our own
                 waiting.append((rows, self._similar(compute(part.to(device)))))
             if device.type == "cpu" or len(waiting) == 16 or number == len(groups):  # a GPU is waited for now and then
                 yield np.concatenate([r for r, _ in waiting]), torch.cat([v for _, v in waiting]).cpu().numpy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from remargin.data.tokens import Tokens
+
+log = logging.getLogger(__name__)
 
 INTERFACE = "remargin_packed"  # the name under which transformers finds our attention
 
@@ -123,8 +126,8 @@ def attend(qkv: Tensor, packed: Packed, scale: float, bias: Tensor | None = None
         window: tokens further apart than that do not see each other.
     """
     if bias is None and qkv.dtype in (torch.bfloat16, torch.float16) and qkv.is_cuda:
-        if window is None and _ours is not None and _ours.fits(qkv.shape[-1], qkv.dtype):
-            out: Tensor = _ours.attention(qkv.contiguous(), packed.bounds, packed.longest, scale)[0]
+        if window is None and _ours is not None and _ours.attention.fits(qkv.shape[-1], qkv.dtype):
+            out: Tensor = _ours.attention.attention(qkv.contiguous(), packed.bounds, packed.longest, scale)[0]
             return out
         if _theirs is not None:
             options = {} if window is None else {"window_size": (window, window)}
@@ -178,23 +181,37 @@ _theirs: Any = None
 
 
 def load_kernels() -> None:
-    """Find out which varlen attention there is: ours, where Triton runs, and PyTorch's, where this version has it."""
+    """Find out which kernels there are: ours, where Triton runs, and PyTorch's varlen attention, if it has one."""
     global _ours, _theirs  # looked up here once, and not in the forward pass, which may be compiled
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
         return
     with contextlib.suppress(ImportError):
         _theirs = importlib.import_module("torch.nn.attention.varlen").varlen_attn
-    with contextlib.suppress(ImportError):
-        _ours = importlib.import_module("remargin.kernels")
+    if _ours is not None:
+        return
+    try:
+        kernels = importlib.import_module("remargin.kernels")
+        kernels.check()
+        _ours = kernels
+    except ImportError:
+        log.info("no Triton: PyTorch's own operations are used")
+    except Exception as error:  # whatever it is, there is another way
+        log.warning("our GPU kernels do not run here (%s): PyTorch's own operations are used", error)
+
+
+def layer_kernels(x: Tensor) -> Any:
+    """Kernels for what stands between the matrix products, if there are any for such hidden states."""
+    half = x.dtype in (torch.bfloat16, torch.float16)
+    return _ours.layers if _ours is not None and half and x.is_cuda and x.shape[1] <= _ours.layers.WIDEST else None
 
 
 def attention_name(device: torch.device, dtype: torch.dtype) -> str:
     """Which attention a packed batch gets, in words."""
     if device.type != "cuda" or dtype == torch.float32:
-        return "padded attention"
+        return "but for the attention"
     if _ours is not None:
-        return "Triton attention"
-    return "varlen attention" if _theirs is not None else "padded attention"
+        return "our kernels"
+    return "varlen attention" if _theirs is not None else "but for the attention"
 
 
 def register_interface() -> str:

@@ -9,13 +9,14 @@ values, and without computing what the pooling does not read. tests/equivalence 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers.activations import GELUActivation
 
-from remargin.packing import Packed, attend
+from remargin.packing import Packed, attend, layer_kernels
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "mpnet")
 
@@ -48,6 +49,8 @@ class PostNorm(nn.Module):
             self.layers = nn.ModuleList(_mpnet_layer(layer, heads, copy) for layer in model.encoder.layer)
         else:
             self.layers = nn.ModuleList(_bert_layer(layer, heads, copy) for layer in model.encoder.layer)
+        for number, layer in enumerate(self.layers):
+            layer.number = number  # type: ignore[assignment]
         self.relative = copy.table(model.encoder.relative_attention_bias) if config.model_type == "mpnet" else None
         self._bucket: Callable[[Tensor], Tensor] | None = getattr(
             getattr(model, "encoder", None), "relative_position_bucket", None
@@ -69,10 +72,20 @@ class PostNorm(nn.Module):
         if self.embedding_projection is not None:
             x = self.embedding_projection(x)
         bias = self._relative_bias(packed.longest)
-        for layer in self.layers[:-1]:
-            x = layer(x, packed, bias)
         firsts = packed.bounds[:-1].clamp(max=len(packed.ids) - 1) if first_only else None
-        return self.layers[-1](x, packed, bias, firsts)  # type: ignore[no-any-return]
+        fused = self._fused(x)
+        for number, layer in enumerate(self.layers, start=1):
+            x = layer(x, packed, bias, fused, firsts if number == len(self.layers) else None)
+        return x
+
+    def _fused(self, x: Tensor) -> Fused | None:
+        """Kernels for what stands between the products, where there are some, with seeds for their dropout."""
+        kernels = layer_kernels(x)
+        if kernels is None:
+            return None
+        shape = (2 * len(self.layers),)
+        drawn = torch.randint(2**31 - 1, shape, device=x.device) if self.training else x.new_zeros(shape).long()
+        return Fused(kernels, drawn)
 
     def _positions(self, packed: Packed) -> Tensor:
         if not packed.ids.is_cuda:
@@ -87,6 +100,13 @@ class PostNorm(nn.Module):
             return None
         place = torch.arange(length, device=self.relative.device)
         return F.embedding(self._bucket(place[None, :] - place[:, None]), self.relative).permute(2, 0, 1)
+
+
+class Fused(NamedTuple):
+    """Kernels for what stands between the matrix products, and seeds for dropout, two for each layer."""
+
+    kernels: Any
+    seeds: Tensor
 
 
 class _Layer(nn.Module):
@@ -112,10 +132,14 @@ class _Layer(nn.Module):
         )
         self.up, self.down, self.norm = copy.linear(feed_forward[0]), copy.linear(feed_forward[1]), copy.norm(norm)
         self.activation = activation
+        self.exact_gelu = isinstance(activation, GELUActivation) and activation.act is F.gelu
+        self.number = 0
         self.attention_dropout, self.dropout = dropouts
         self.heads = heads
 
-    def forward(self, x: Tensor, packed: Packed, bias: Tensor | None, rows: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, packed: Packed, bias: Tensor | None, fused: Fused | None = None, rows: Tensor | None = None
+    ) -> Tensor:
         """The next hidden states, of all tokens or of some rows: the keys need all, what follows only these."""
         tokens, width = x.shape
         size = width // self.heads
@@ -123,9 +147,20 @@ class _Layer(nn.Module):
         context = attend(qkv, packed, size**-0.5, bias).reshape(tokens, width)
         if rows is not None:
             x, context = x[rows], context[rows]
-        x = self.attention_norm(x + F.dropout(self.out(context), self.attention_dropout, self.training))
-        inner = self.activation(self.up(x))
-        return self.norm(x + F.dropout(self.down(inner), self.dropout, self.training))  # type: ignore[no-any-return]
+        if fused is None:
+            x = self.attention_norm(x + F.dropout(self.out(context), self.attention_dropout, self.training))
+            inner = self.activation(self.up(x))
+            return self.norm(x + F.dropout(self.down(inner), self.dropout, self.training))  # type: ignore[no-any-return]
+        seeds, seed = fused.seeds, 2 * self.number
+        attention_dropout, dropout = (self.attention_dropout, self.dropout) if self.training else (0.0, 0.0)
+        y = F.linear(context, self.out.weight)
+        x = fused.kernels.add_norm(x, y, self.out.bias, self.attention_norm, attention_dropout, seeds, seed)
+        if self.exact_gelu:
+            inner = fused.kernels.bias_gelu(F.linear(x, self.up.weight), self.up.bias)
+        else:
+            inner = self.activation(self.up(x))
+        y = F.linear(inner, self.down.weight)
+        return fused.kernels.add_norm(x, y, self.down.bias, self.norm, dropout, seeds, seed + 1)  # type: ignore[no-any-return]
 
 
 class _Copier:

@@ -24,13 +24,13 @@ LENGTHS = np.array([3, 50, 1, 30, 64, 33, 64, 2, 60, 17, 40, 9])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("size", [16, 32, 64, 128])
 def test_kernels_are_attention(size: int, dtype: torch.dtype) -> None:
-    from remargin import kernels
+    from remargin.kernels import attention
 
     lengths = [3, 70, 130, 64, 0, 1, 200, 33]
     bounds = torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32, device=GPU)
     generator = torch.Generator(GPU).manual_seed(0)
     qkv = torch.randn(sum(lengths), 3, 3, size, device=GPU, generator=generator).to(dtype).requires_grad_()
-    out, _ = kernels.attention(qkv, bounds, 200, 0.2)
+    out, _ = attention.attention(qkv, bounds, 200, 0.2)
     of = torch.randn(out.shape, device=GPU, generator=generator).to(dtype)
     out.backward(of)
     exact = qkv.detach().double().requires_grad_()
@@ -44,6 +44,51 @@ def test_kernels_are_attention(size: int, dtype: torch.dtype) -> None:
     close = 0.02 if dtype == torch.bfloat16 else 0.003
     torch.testing.assert_close(out.double(), wanted, atol=close, rtol=close)
     torch.testing.assert_close(qkv.grad.double(), exact.grad, atol=2 * close, rtol=2 * close)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1])
+@pytest.mark.parametrize(("rows", "width"), [(1000, 384), (777, 768), (50, 96), (3, 1024)])
+def test_add_norm_is_dropout_addition_and_layer_norm(rows: int, width: int, p: float) -> None:
+    from remargin.kernels import layers
+
+    generator = torch.Generator(GPU).manual_seed(0)
+    x, y, b = (
+        torch.randn(shape, device=GPU, generator=generator).bfloat16() for shape in ((rows, width),) * 2 + ((width,),)
+    )
+    norm = torch.nn.LayerNorm(width, device=GPU).bfloat16()
+    norm.weight.data += 0.1 * torch.randn(width, device=GPU, generator=generator)
+    inputs = [t.requires_grad_() for t in (x, y, b, norm.weight, norm.bias)]
+    seeds = torch.tensor([11, 12], device=GPU)
+    of = torch.randn(rows, width, device=GPU, generator=generator).bfloat16()
+    out = layers.add_norm(x, y, b, norm, p, seeds, 1)
+    found = torch.autograd.grad(out, inputs, of)
+    kept = (found[1] != 0).double() / (1 - p)
+    if p and rows > 100:
+        assert (kept > 0).double().mean().item() == pytest.approx(1 - p, abs=0.01)
+    exact = [t.detach().double().requires_grad_() for t in inputs]
+    wanted = F.layer_norm(exact[0] + kept * (exact[1] + exact[2]), (width,), exact[3], exact[4])
+    torch.testing.assert_close(out.double(), wanted, atol=0.05, rtol=0.02)
+    for a, c in zip(found, torch.autograd.grad(wanted, exact, of.double()), strict=True):
+        assert distance(a.double(), c) < 0.02
+    with torch.no_grad():
+        assert torch.equal(layers.add_norm(x, y, b, norm, p, seeds, 1), out)
+        assert p == 0 or not torch.equal(layers.add_norm(x, y, b, norm, p, seeds, 0), out)
+
+
+@pytest.mark.parametrize(("rows", "width"), [(1000, 1536), (777, 3072), (5, 48)])
+def test_bias_gelu_is_gelu(rows: int, width: int) -> None:
+    from remargin.kernels import layers
+
+    generator = torch.Generator(GPU).manual_seed(0)
+    y = torch.randn(rows, width, device=GPU, generator=generator).bfloat16().requires_grad_()
+    b = torch.randn(width, device=GPU, generator=generator).bfloat16().requires_grad_()
+    of = torch.randn(rows, width, device=GPU, generator=generator).bfloat16()
+    out = layers.bias_gelu(y, b)
+    exact = [t.detach().double().requires_grad_() for t in (y, b)]
+    wanted = F.gelu(exact[0] + exact[1])
+    assert distance(out.double(), wanted) < 0.01
+    for a, c in zip(torch.autograd.grad(out, (y, b), of), torch.autograd.grad(wanted, exact, of.double()), strict=True):
+        assert distance(a.double(), c) < 0.01
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Data, Model, Overwrite, RequiredData, SkipBad, refuse_idle
+from remargin.cli.options import Compute, Config, Data, Model, Overwrite, RequiredData, SkipBad, refuse_idle
 from remargin.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def encode(
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     what: Annotated[str, typer.Option(help="documents, or queries.")] = "documents",
     precision: Precision = "float32",
+    compute: Compute = "auto",
     chunk: Chunk = None,
     overlap: Overlap = None,
     length: Length = None,
@@ -52,7 +53,7 @@ def encode(
         raise InputError(f"nothing called {what!r} to encode", do="use documents or queries")
     refuse_existing(out, overwrite, HEADER)
     rejects = Rejects(skip=skip_bad)
-    encoder = _load(model, length, what)
+    encoder = _load(model, length, what, compute)
     vectors = _encode(data, encoder, out, rejects, overwrite, what, precision, chunk, overlap)
     rows, dimension = vectors.matrix.shape
     print(f"wrote {out}: {len(vectors.ids):,} {what}, {rows:,} vectors of {dimension} numbers ({precision})")
@@ -209,13 +210,11 @@ def _refuse_idle_options(context: typer.Context, index: str, vectors: bool, fact
     refuse_idle(context, idle)
 
 
-def _load(model: str, length: int | None, what: str) -> BiEncoder:
+def _load(model: str, length: int | None, what: str, compute: str = "auto") -> BiEncoder:
     from remargin.encoder import BiEncoder
 
-    of_queries = what == "queries"
-    return BiEncoder.from_pretrained(
-        model, query_length=length if of_queries else None, document_length=None if of_queries else length
-    )
+    lengths = {"query_length" if what == "queries" else "document_length": length}
+    return BiEncoder.from_pretrained(model, precision=compute, **lengths)  # type: ignore[arg-type]
 
 
 def _texts(data: str, what: str, rejects: Rejects) -> Iterator[Text]:

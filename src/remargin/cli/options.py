@@ -94,6 +94,7 @@ _DATA = typer.Option(
 Data = Annotated[str | None, _DATA]
 RequiredData = Annotated[str, _DATA]
 Model = Annotated[str | None, typer.Option(help="The encoder: a folder or a Hugging Face name.")]
+Compute = Annotated[str, typer.Option(help="What to compute in: 32, bf16, or auto: bf16 on a GPU, 32 on a CPU.")]
 Measures = Annotated[
     list[str] | None,
     typer.Option("--measures", "--measure", help="ir_measures names: --measures nDCG@10 R@1000."),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from remargin.cli.options import (
+    Compute,
     Config,
     Measures,
     Model,
@@ -53,6 +54,7 @@ def rerank(
     run: Annotated[Path, typer.Option(help="The run file whose documents get new scores.")],
     out: Annotated[Path, typer.Option(help="The run file to write; .gz packs it.")],
     depth: Annotated[int | None, typer.Option(min=1, help="Only the first so many documents of each query.")] = None,
+    compute: Compute = "auto",
     split: Split = "test",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
@@ -65,7 +67,7 @@ def rerank(
 
     refuse_existing(out, overwrite)
     first, collection = Run.load(run), load_collection(data, split, skip_bad)
-    encoder = _load(model)
+    encoder = _load(model, compute)
     assert encoder is not None
     reranked = run_rerank(encoder, first, collection.documents, collection.queries, depth)
     reranked.save(out, tag="rerank", overwrite=overwrite)
@@ -105,7 +107,7 @@ def evaluate(
         print(f"wrote {per_query}")
 
 
-def _load(model: str | None) -> BiEncoder | None:
+def _load(model: str | None, compute: str = "auto") -> BiEncoder | None:
     from remargin.encoder import BiEncoder
 
-    return None if model is None else BiEncoder.from_pretrained(model)
+    return None if model is None else BiEncoder.from_pretrained(model, precision=compute)  # type: ignore[arg-type]

@@ -8,14 +8,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from remargin.ahead import ahead
 from remargin.data.collection import Text
 from remargin.data.ids import Ids, IdWriter
 from remargin.data.tables import batches
+from remargin.data.tokens import Tokens
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.files import append_array, locked, map_array, put_in_place, read_header, refuse_existing, write_header
@@ -176,12 +178,23 @@ def encode(
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         work = _Work(folder, made)
-        for block in batches(track(texts, "encoding"), TEXTS_AT_ONCE):
-            work.take(block, model)
+        blocks = batches(track(texts, "encoding"), TEXTS_AT_ONCE)
+        for block in ahead(work.plan(block, model) for block in blocks):  # tokenised while others are encoded
+            work.write(block, model)
         work.close()
         put_in_place(folder, out, overwrite, HEADER)
         (out / JOURNAL).unlink()  # not before all is in place: with it, nothing has to be encoded again
     return Vectors.load(out)
+
+
+class _Block(NamedTuple):
+    """Some texts, their line of the journal, and, if they are yet to be encoded, their tokens."""
+
+    texts: list[Text]
+    hashes: NDArray[np.uint64]
+    journal: dict[str, Any]
+    tokens: Tokens | None = None
+    owners: NDArray[np.uint32] | None = None
 
 
 class _Work:
@@ -197,25 +210,34 @@ class _Work:
         self._done = _read_journal(folder / JOURNAL)
         self._texts = self._rows = self._truncated = self._journal_end = 0
 
-    def take(self, texts: list[Text], model: BiEncoder) -> None:
-        """Encode a block and write it, unless that was done before."""
+    def plan(self, texts: list[Text], model: BiEncoder) -> _Block:
+        """What is to be done with the next block: nothing, if the journal has it, else its tokens are made."""
         hashes = np.fromiter(map(text_hash, texts), np.uint64, len(texts))
         digest = hashlib.blake2b(hashes.tobytes(), digest_size=16).hexdigest()
-        block = self._done.pop(0) if self._done else None
-        if block is None or block["texts"] != digest:
-            self._done.clear()
-            vectors, owners, truncated = _encode_block(model, [text.text for text in texts], self._made)
-            block = {"texts": digest, "rows": len(vectors), "truncated": truncated}
+        done = self._done.pop(0) if self._done else None
+        if done is not None and done["texts"] == digest:
+            return _Block(texts, hashes, done)
+        self._done.clear()
+        tokens, owners, truncated = _tokens(model, [text.text for text in texts], self._made)
+        journal = {"texts": digest, "rows": len(tokens.lengths), "truncated": truncated}
+        return _Block(texts, hashes, journal, tokens, owners)
+
+    def write(self, block: _Block, model: BiEncoder) -> None:
+        """Encode a block and write it, unless that was done before."""
+        if block.tokens is not None and block.owners is not None:
+            with np.errstate(over="ignore"):
+                vectors = finite(model.encode_tokens(block.tokens).astype(self._made.precision), self._made)
             self._write("vectors.bin", self._rows * vectors.itemsize * vectors.shape[1], vectors)
             if self._made.chunk is not None:
-                self._write("owners.bin", self._rows * owners.itemsize, owners + np.uint32(self._texts))
-            self._write(JOURNAL, self._journal_end, np.frombuffer(_line(block), np.uint8))
-        self._journal_end += len(_line(block))
-        self._texts += len(texts)
-        self._rows += block["rows"]
-        self._truncated += block["truncated"]
-        self._ids.add([text.id for text in texts])
-        self._hashes.append(hashes)
+                owners = block.owners + np.uint32(self._texts)
+                self._write("owners.bin", self._rows * owners.itemsize, owners)
+            self._write(JOURNAL, self._journal_end, np.frombuffer(_line(block.journal), np.uint8))
+        self._journal_end += len(_line(block.journal))
+        self._texts += len(block.texts)
+        self._rows += block.journal["rows"]
+        self._truncated += block.journal["truncated"]
+        self._ids.add([text.id for text in block.texts])
+        self._hashes.append(block.hashes)
 
     def _write(self, name: str, place: int, content: NDArray[Any]) -> None:
         append_array(self._folder / name, place, content)
@@ -237,16 +259,15 @@ def _line(block: dict[str, Any]) -> bytes:
     return json.dumps(block).encode() + b"\n"
 
 
-def _encode_block(model: BiEncoder, texts: list[str], made: Made) -> tuple[NDArray[Any], NDArray[np.uint32], int]:
-    """Vectors of texts or their passages, the text that each belongs to, and how many texts were cut short."""
+def _tokens(model: BiEncoder, texts: list[str], made: Made) -> tuple[Tokens, NDArray[np.uint32], int]:
+    """Tokens of texts or their passages, the text that each belongs to, and how many texts were cut short."""
     owners = np.arange(len(texts), dtype=np.uint32)
     if made.chunk is not None:
         passages = [model.tokenizer.passages(text, made.chunk, made.overlap) for text in texts]
         owners = np.repeat(owners, [len(p) for p in passages])
         texts = list(itertools.chain.from_iterable(passages))
     tokens, truncated = model.tokenizer([made.prefix + text for text in texts], made.length)
-    with np.errstate(over="ignore"):
-        return finite(model.encode_tokens(tokens).astype(made.precision), made), owners, truncated
+    return tokens, owners, truncated
 
 
 def _read_journal(path: Path) -> list[dict[str, Any]]:

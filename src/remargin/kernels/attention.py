@@ -4,7 +4,7 @@ General flash kernels are made for long sequences. For texts of some tens of tok
 set-up, and their backward pass on two extra kernels. Here one program computes a block of one text's head, forward in
 one kernel and backward in two. The arithmetic is the same: softmax(q kᵀ scale) v in float32, online over blocks.
 
-Only imported where Triton and a CUDA GPU are there; benchmarks/attention.py compares it with PyTorch's own.
+benchmarks/attention.py compares it with PyTorch's own.
 """
 
 from __future__ import annotations

@@ -1,0 +1,55 @@
+"""Triton kernels for encoders of short texts: imported only where Triton is, used only if `check` finds them right."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from remargin.kernels import attention, layers
+
+CLOSE = 0.05  # relative to the length of the whole, in bfloat16
+
+
+def check(device: str = "cuda", dtype: torch.dtype = torch.bfloat16) -> None:
+    """Compare each kernel, forward and backward, with PyTorch's own operations on this machine.
+
+    Raises:
+        RuntimeError: if one is off. Whatever Triton raises where it does not run goes through too.
+    """
+    own = torch.Generator(device).manual_seed(0)  # no random number of anyone else's is used up
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, device=device, generator=own).to(dtype).requires_grad_()
+
+    qkv, lengths = draw(74, 3, 2, 64), [3, 70, 1]
+    bounds = torch.tensor([0, 3, 73, 74], dtype=torch.int32, device=device)
+    texts = [text.permute(1, 2, 0, 3).unbind(0) for text in qkv.float().split(lengths)]
+    wanted = torch.cat([F.scaled_dot_product_attention(q, k, v, scale=0.1).transpose(0, 1) for q, k, v in texts])
+    _same("attention", attention.attention(qkv, bounds, 70, 0.1)[0], wanted, (qkv,))
+
+    x, y, bias, norm = draw(37, 96), draw(37, 96), draw(96), torch.nn.LayerNorm(96, device=device, dtype=dtype)
+    seeds = torch.tensor([3, 4], device=device)
+    total = (x + y + bias).float()
+    wanted = F.layer_norm(total, (96,), norm.weight.float(), norm.bias.float())
+    inputs = (x, y, bias, norm.weight, norm.bias)
+    _same("add_norm", layers.add_norm(x, y, bias, norm, 0.0, seeds, 1), wanted, inputs)
+    _same("bias_gelu", layers.bias_gelu(y, bias), F.gelu(y.float() + bias.float()), (y, bias))
+
+    dropped = layers.add_norm(x, y, bias, norm, 0.5, seeds, 1)
+    (of_y,) = torch.autograd.grad(dropped, y, torch.randn_like(dropped), retain_graph=True)
+    kept = of_y != 0
+    wanted = F.layer_norm((x + 2 * kept * (y + bias)).float(), (96,), norm.weight.float(), norm.bias.float())
+    _same("dropout", dropped, wanted, inputs)
+    if not 0.4 < kept.float().mean() < 0.6:
+        raise RuntimeError("dropout keeps another share than it should")
+
+
+def _same(name: str, found: Tensor, wanted: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    of = torch.linspace(-1, 1, found.numel(), device=found.device).view_as(found)
+    pairs = [(found, wanted)]
+    gradients = torch.autograd.grad(found, inputs, of.to(found.dtype)), torch.autograd.grad(wanted, inputs, of)
+    pairs += zip(*gradients, strict=True)
+    for a, b in pairs:
+        if not (a.float() - b.float()).norm() <= CLOSE * b.float().norm():
+            raise RuntimeError(f"{name} gives other results than PyTorch")
