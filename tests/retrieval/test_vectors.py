@@ -50,7 +50,7 @@ def test_a_stopped_encoding_goes_on_and_encodes_nothing_twice(
 ) -> None:
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
     encode(model, TEXTS, tmp_path / "whole", Made.by(model, chunk=5))
-    original, calls = module._encode_block, 0
+    original, calls = BiEncoder.encode_tokens, 0
 
     def stops(*arguments: Any) -> Any:
         nonlocal calls
@@ -59,7 +59,7 @@ def test_a_stopped_encoding_goes_on_and_encodes_nothing_twice(
             raise KeyboardInterrupt
         return original(*arguments)
 
-    monkeypatch.setattr(module, "_encode_block", stops)
+    monkeypatch.setattr(BiEncoder, "encode_tokens", stops)
     with pytest.raises(KeyboardInterrupt):
         encode(model, TEXTS, tmp_path / "out", Made.by(model, chunk=5))
     assert not (tmp_path / "out").exists()
