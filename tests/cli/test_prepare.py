@@ -140,7 +140,7 @@ def test_an_unwritable_place_is_one_line(remargin: Any, beir: Path, tiny_model: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_leaves_nothing_behind(number: signal.Signals, tiny_model: Any, tmp_path: Path) -> None:
+def test_a_stopped_run_leaves_only_what_the_next_one_uses(number: signal.Signals, tiny_model: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-m", "remargin", "prepare", "--data", "docstrings:stdlib"]
     command += ["--model", str(tiny_model("bert")), "--out", str(out)]
@@ -152,4 +152,6 @@ def test_a_stopped_run_leaves_nothing_behind(number: signal.Signals, tiny_model:
     os.kill(process.pid, number)
     process.communicate(timeout=60)
     assert process.returncode in (130, 128 + number)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [".out.unfinished"]
+    subprocess.run(command, check=True, capture_output=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
