@@ -75,6 +75,21 @@ def test_the_figures_of_search_stand_in_results() -> None:
         assert f"| {figure} |" in (ROOT / "results" / file).read_text()
 
 
+def test_the_figures_of_the_engine_stand_in_results() -> None:
+    gpu, cpu = ((ROOT / "results" / f"engine-{name}.md").read_text() for name in ("h200", "cpu"))
+    rows = re.findall(r"^\| (?:fit|encode|peak memory), .*\|$", README, re.MULTILINE)
+    assert len(rows) >= 6
+    for row in rows:
+        assert row in gpu.splitlines()
+    text = " ".join(README.split())
+    [validation] = re.findall(r"every 500 steps of 128 triplets takes (.*? of the time)\.", text)
+    assert validation in gpu
+    [(fit, encode)] = re.findall(r"training is ([\d.]+x) and encoding ([\d.]+x) as fast as with", text)
+    for what, ratio in (("fit", fit), ("encode", encode)):
+        (line,) = (row for row in cpu.splitlines() if row.startswith(f"| {what}, torch.bfloat16 |"))
+        assert line.endswith(f"| {ratio} |")
+
+
 def test_the_zero_shot_table_stands_in_results() -> None:
     with open(ROOT / "results" / "zero-shot" / "table.csv", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["block"] == "measured here"]

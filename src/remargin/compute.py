@@ -34,7 +34,7 @@ class Compute(nn.Module):
         model: a BiEncoder.
         dtype: to compute in.
         engine: "packed", "padded" (as transformers runs it, with rectangles of tokens), or "auto": packed if it can be.
-        attention_dropout: keep dropout on attention weights, which varlen attention does not have: padded only.
+        attention_dropout: keep the model's dropout on attention weights.
 
     Raises:
         InputError: if the engine is "packed" and this architecture cannot be.
@@ -50,21 +50,18 @@ class Compute(nn.Module):
         super().__init__()
         if engine not in get_args(EngineName):
             raise InputError(f"unknown engine {engine!r}", do=f"use {', '.join(get_args(EngineName))}")
-        if engine == "packed" and attention_dropout:
-            raise InputError("the packed engine has no attention dropout", do="use the padded one")
         load_kernels()
         self.dtype = dtype
         self.pooling: str = model.pooling
         self.body: Any
-        if engine == "padded" or attention_dropout:
-            self.body = _Padded(model.backbone, dtype, attention_dropout)
-        elif PostNorm.fits(model.backbone):
-            self.body = PostNorm(model.backbone, dtype)
-        elif _runs_packed(model.backbone):
+        if engine != "padded" and PostNorm.fits(model.backbone):
+            self.body = PostNorm(model.backbone, dtype, attention_dropout)
+        elif engine != "padded" and not attention_dropout and _runs_packed(model.backbone):
             self.body = _ThroughInterface(model.backbone, dtype)
         elif engine == "packed":
             kind = model.backbone.config.model_type
-            raise InputError(f"a model of type {kind} cannot be packed", do="use the padded engine")
+            with_it = " with attention dropout" if attention_dropout else ""
+            raise InputError(f"a model of type {kind} cannot be packed{with_it}", do="use the padded engine")
         else:
             self.body = _Padded(model.backbone, dtype, attention_dropout)
         self.projection: nn.Linear | None = None

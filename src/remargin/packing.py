@@ -118,26 +118,47 @@ def cut(lengths: NDArray[np.int64], budget: int, by_length: bool) -> Iterator[ND
         start = end
 
 
-def attend(qkv: Tensor, packed: Packed, scale: float, bias: Tensor | None = None, window: int | None = None) -> Tensor:
+class AttentionDropout(NamedTuple):
+    """Which share of the attention weights is dropped; for our kernels, seeds to choose them with, and which seed."""
+
+    share: float = 0.0
+    seeds: Tensor | None = None
+    which: int = 0
+
+
+NONE_DROPPED = AttentionDropout()
+
+
+def attend(
+    qkv: Tensor,
+    packed: Packed,
+    scale: float,
+    bias: Tensor | None = None,
+    window: int | None = None,
+    dropout: AttentionDropout = NONE_DROPPED,
+) -> Tensor:
     """Attention of (T, 3, heads, D) within each text: by a varlen kernel where there is one, else padded just for this.
 
     Args:
         bias: (heads, L, L) to add to the scores of tokens at two positions; L is `packed.longest`.
         window: tokens further apart than that do not see each other.
+        dropout: on the attention weights.
     """
     if bias is None and qkv.dtype in (torch.bfloat16, torch.float16) and qkv.is_cuda:
         if window is None and _ours is not None and _ours.attention.fits(qkv.shape[-1], qkv.dtype):
-            out: Tensor = _ours.attention.attention(qkv.contiguous(), packed.bounds, packed.longest, scale)[0]
+            out: Tensor = _ours.attention.attention(qkv, packed.bounds, packed.longest, scale, *dropout)
             return out
-        if _theirs is not None:
+        if _theirs is not None and not dropout.share:
             options = {} if window is None else {"window_size": (window, window)}
             bounds, longest = packed.bounds, packed.longest
             out = _theirs(*qkv.unbind(1), bounds, bounds, longest, longest, scale=scale, **options)
             return out
-    return _padded_attention(qkv, packed, scale, bias, window)
+    return _padded_attention(qkv, packed, scale, bias, window, dropout.share)
 
 
-def _padded_attention(qkv: Tensor, packed: Packed, scale: float, bias: Tensor | None, window: int | None) -> Tensor:
+def _padded_attention(
+    qkv: Tensor, packed: Packed, scale: float, bias: Tensor | None, window: int | None, dropout: float
+) -> Tensor:
     texts, longest, tokens = len(packed.bounds) - 1, packed.longest, len(packed.ids)
     whole = texts * longest == tokens  # all as long as the longest: nothing to pad
     if whole:
@@ -156,15 +177,17 @@ def _padded_attention(qkv: Tensor, packed: Packed, scale: float, bias: Tensor | 
     if bias is not None:
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
     if qkv.device.type == "cpu" and qkv.dtype == torch.bfloat16:
-        out = _attention_by_products(q, k, v, mask, scale)
+        out = _attention_by_products(q, k, v, mask, scale, dropout)
     else:
         mask = mask if mask is None or bias is None else mask.to(qkv.dtype)
-        out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+        out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, dropout_p=dropout)
     out = out.transpose(1, 2)
     return out.reshape(tokens, *out.shape[2:]) if whole else out[packed.texts, packed.positions]
 
 
-def _attention_by_products(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+def _attention_by_products(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout: float
+) -> Tensor:
     """Attention as it is written down: in bfloat16 on a CPU faster than the fused one, whose softmax is slow."""
     scores = (q.contiguous() @ k.contiguous().transpose(-1, -2)).float()
     if mask is None:
@@ -173,7 +196,8 @@ def _attention_by_products(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
         if mask.dtype == torch.bool:
             mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, -torch.inf)
         scores = torch.add(mask, scores, alpha=scale)
-    return scores.softmax(-1).to(v.dtype) @ v.contiguous()
+    weights = torch.nn.functional.dropout(scores.softmax(-1), dropout)
+    return weights.to(v.dtype) @ v.contiguous()
 
 
 _ours: Any = None

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
-from remargin.packing import Packed, attend, layer_kernels
+from remargin.packing import AttentionDropout, Packed, attend, layer_kernels
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "mpnet")
 
@@ -26,7 +26,7 @@ Sources = list[tuple[nn.Parameter, list[nn.Parameter]]]
 class PostNorm(nn.Module):
     """A copy of an encoder's weights in some precision; `sources` says which of its parameters each one came from."""
 
-    def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
+    def __init__(self, backbone: nn.Module, dtype: torch.dtype, attention_dropout: bool = False) -> None:
         super().__init__()
         self.sources: Sources = []
         model: Any = backbone
@@ -51,6 +51,8 @@ class PostNorm(nn.Module):
             self.layers = nn.ModuleList(_bert_layer(layer, heads, copy) for layer in model.encoder.layer)
         for number, layer in enumerate(self.layers):
             layer.number = number  # type: ignore[assignment]
+            if not attention_dropout:
+                layer.weight_dropout = 0.0  # type: ignore[assignment]
         self.relative = copy.table(model.encoder.relative_attention_bias) if config.model_type == "mpnet" else None
         self._bucket: Callable[[Tensor], Tensor] | None = getattr(
             getattr(model, "encoder", None), "relative_position_bucket", None
@@ -83,7 +85,7 @@ class PostNorm(nn.Module):
         kernels = layer_kernels(x)
         if kernels is None:
             return None
-        shape = (2 * len(self.layers),)
+        shape = (3 * len(self.layers),)
         drawn = torch.randint(2**31 - 1, shape, device=x.device) if self.training else x.new_zeros(shape).long()
         return Fused(kernels, drawn)
 
@@ -103,7 +105,7 @@ class PostNorm(nn.Module):
 
 
 class Fused(NamedTuple):
-    """Kernels for what stands between the matrix products, and seeds for dropout, two for each layer."""
+    """Kernels for what stands between the matrix products, and seeds for dropout, three for each layer."""
 
     kernels: Any
     seeds: Tensor
@@ -119,7 +121,7 @@ class _Layer(nn.Module):
         feed_forward: tuple[nn.Linear, nn.Linear],
         norm: nn.LayerNorm,
         activation: Callable[[Tensor], Tensor],
-        dropouts: tuple[float, float],
+        dropouts: tuple[float, float, float],  # on attention weights, behind the attention, behind the rest
         heads: int,
         copy: _Copier,
     ) -> None:
@@ -134,7 +136,7 @@ class _Layer(nn.Module):
         self.activation = activation
         self.exact_gelu = isinstance(activation, GELUActivation) and activation.act is F.gelu
         self.number = 0
-        self.attention_dropout, self.dropout = dropouts
+        self.weight_dropout, self.attention_dropout, self.dropout = dropouts
         self.heads = heads
 
     def forward(
@@ -144,23 +146,25 @@ class _Layer(nn.Module):
         tokens, width = x.shape
         size = width // self.heads
         qkv = self.qkv(x).view(tokens, 3, self.heads, size)
-        context = attend(qkv, packed, size**-0.5, bias).reshape(tokens, width)
+        share = self.weight_dropout if self.training else 0.0
+        dropout = AttentionDropout(share, None if fused is None else fused.seeds, 3 * self.number + 2)
+        context = attend(qkv, packed, size**-0.5, bias, dropout=dropout).reshape(tokens, width)
         if rows is not None:
             x, context = x[rows], context[rows]
         if fused is None:
             x = self.attention_norm(x + F.dropout(self.out(context), self.attention_dropout, self.training))
             inner = self.activation(self.up(x))
             return self.norm(x + F.dropout(self.down(inner), self.dropout, self.training))  # type: ignore[no-any-return]
-        seeds, seed = fused.seeds, 2 * self.number
-        attention_dropout, dropout = (self.attention_dropout, self.dropout) if self.training else (0.0, 0.0)
+        seeds, seed = fused.seeds, 3 * self.number
+        behind_attention, behind_rest = (self.attention_dropout, self.dropout) if self.training else (0.0, 0.0)
         y = F.linear(context, self.out.weight)
-        x = fused.kernels.add_norm(x, y, self.out.bias, self.attention_norm, attention_dropout, seeds, seed)
+        x = fused.kernels.add_norm(x, y, self.out.bias, self.attention_norm, behind_attention, seeds, seed)
         if self.exact_gelu:
             inner = fused.kernels.bias_gelu(F.linear(x, self.up.weight), self.up.bias)
         else:
             inner = self.activation(self.up(x))
         y = F.linear(inner, self.down.weight)
-        return fused.kernels.add_norm(x, y, self.down.bias, self.norm, dropout, seeds, seed + 1)  # type: ignore[no-any-return]
+        return fused.kernels.add_norm(x, y, self.down.bias, self.norm, behind_rest, seeds, seed + 1)  # type: ignore[no-any-return]
 
 
 class _Copier:
@@ -202,7 +206,7 @@ def _bert_layer(layer: Any, heads: int, copy: _Copier) -> _Layer:
         (layer.intermediate.dense, layer.output.dense),
         layer.output.LayerNorm,
         layer.intermediate.intermediate_act_fn,
-        (out.dropout.p, layer.output.dropout.p),
+        (inner.dropout.p, out.dropout.p, layer.output.dropout.p),
         heads,
         copy,
     )
@@ -216,7 +220,7 @@ def _mpnet_layer(layer: Any, heads: int, copy: _Copier) -> _Layer:
         (layer.intermediate.dense, layer.output.dense),
         layer.output.LayerNorm,
         layer.intermediate.intermediate_act_fn,
-        (attention.dropout.p, layer.output.dropout.p),
+        (inner.dropout.p, attention.dropout.p, layer.output.dropout.p),
         heads,
         copy,
     )
@@ -230,7 +234,7 @@ def _distilbert_layer(layer: Any, heads: int, copy: _Copier) -> _Layer:
         (feed_forward.lin1, feed_forward.lin2),
         layer.output_layer_norm,
         feed_forward.activation,
-        (0.0, feed_forward.dropout.p),
+        (inner.dropout.p, 0.0, feed_forward.dropout.p),
         heads,
         copy,
     )

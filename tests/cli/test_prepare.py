@@ -140,7 +140,7 @@ def test_an_unwritable_place_is_one_line(remargin: Any, beir: Path, tiny_model: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_leaves_only_what_the_next_one_uses(number: signal.Signals, tiny_model: Any, tmp_path: Path) -> None:
+def test_a_stopped_run_leaves_what_the_next_one_uses(number: signal.Signals, tiny_model: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-m", "remargin", "prepare", "--data", "docstrings:stdlib"]
     command += ["--model", str(tiny_model("bert")), "--out", str(out)]

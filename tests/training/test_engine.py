@@ -13,6 +13,7 @@ from remargin.ahead import ahead
 from remargin.data.tokens import Tokens
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
+from remargin.packing import AttentionDropout, attend, pack
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 
@@ -119,15 +120,32 @@ def test_gradients_add_up_until_they_are_taken(model: BiEncoder) -> None:
     same([p.grad / 2 for p in engine.compute.masters if p.grad is not None], once)
 
 
-def test_attention_dropout_is_the_padded_engines(model: BiEncoder) -> None:
-    engine = Engine(model, FitSettings(attention_dropout=True), CPU, torch.float32, LENGTHS)
-    assert "padded" in engine.describe()
-    kept = [m.dropout.p for m in engine.compute.modules() if type(m).__name__.endswith("SelfAttention")]
-    assert min(kept, default=0) > 0
-    padded = Engine(model, FitSettings(engine="padded"), CPU, torch.float32, LENGTHS)
-    assert not any(m.dropout.p for m in padded.compute.modules() if type(m).__name__.endswith("SelfAttention"))
-    with pytest.raises(InputError, match="no attention dropout"):
-        Engine(model, FitSettings(engine="packed", attention_dropout=True), CPU, torch.float32, LENGTHS)
+def test_attention_dropout_is_left_out_unless_it_is_asked_for(model: BiEncoder) -> None:
+    tokens = texts(model)
+    plain, with_it = (run(model, tokens, dropout=True, attention_dropout=on)[0] for on in (False, True))
+    assert (plain - with_it).abs().max() > 1e-3
+    for name, on in (("packed", True), ("padded", True), ("padded", False)):
+        engine = Engine(model, FitSettings(engine=name, attention_dropout=on), CPU, torch.float32, LENGTHS)  # type: ignore[arg-type]
+        body = engine.compute.body
+        if name == "packed":
+            shares = [layer.weight_dropout for layer in body.layers]
+        else:
+            shares = [m.dropout.p for m in body.modules() if type(m).__name__.endswith("SelfAttention")]
+        assert shares == [0.1 if on else 0.0] * len(shares)
+
+
+def test_attention_dropout_keeps_its_share_and_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With unit vectors as values, the output is the attention weights themselves."""
+    tokens = 32
+    packed = pack(Tokens(np.zeros(tokens, int), np.array([tokens])))
+    for dtype in (torch.float32, torch.bfloat16):
+        qkv = torch.zeros(tokens, 3, 1, tokens, dtype=dtype)
+        qkv[:, 2, 0] = torch.eye(tokens)
+        torch.manual_seed(0)
+        weights = attend(qkv, packed, 1.0, dropout=AttentionDropout(0.25)).float()
+        kept = weights > 0
+        assert kept.float().mean().item() == pytest.approx(0.75, abs=0.05)
+        torch.testing.assert_close(weights[kept], torch.full_like(weights[kept], 1 / 32 / 0.75), rtol=0.01, atol=0)
 
 
 def test_half_precision_keeps_master_weights_and_gradients_in_float32(model: BiEncoder) -> None:

@@ -52,7 +52,7 @@ def fit(
         int | None, typer.Option(help="Most tokens in memory at once; larger batches are trained in parts, exactly.")
     ] = None,
     attention_dropout: Annotated[
-        bool | None, typer.Option(help="Keep dropout on attention weights; padded engine only.")
+        bool | None, typer.Option(help="Keep the model's dropout on attention weights.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="For everything that is random.")] = None,
     pooling: Annotated[str, typer.Option(help="auto, cls, cls+linear, cls+pooler or mean.")] = "auto",

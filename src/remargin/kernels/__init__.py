@@ -26,7 +26,8 @@ def check(device: str = "cuda", dtype: torch.dtype = torch.bfloat16) -> None:
     bounds = torch.tensor([0, 3, 73, 74], dtype=torch.int32, device=device)
     texts = [text.permute(1, 2, 0, 3).unbind(0) for text in qkv.float().split(lengths)]
     wanted = torch.cat([F.scaled_dot_product_attention(q, k, v, scale=0.1).transpose(0, 1) for q, k, v in texts])
-    _same("attention", attention.attention(qkv, bounds, 70, 0.1)[0], wanted, (qkv,))
+    _same("attention", attention.attention(qkv, bounds, 70, 0.1), wanted, (qkv,))
+    _check_attention_dropout(device, dtype)
 
     x, y, bias, norm = draw(37, 96), draw(37, 96), draw(96), torch.nn.LayerNorm(96, device=device, dtype=dtype)
     seeds = torch.tensor([3, 4], device=device)
@@ -43,6 +44,23 @@ def check(device: str = "cuda", dtype: torch.dtype = torch.bfloat16) -> None:
     _same("dropout", dropped, wanted, inputs)
     if not 0.4 < kept.float().mean() < 0.6:
         raise RuntimeError("dropout keeps another share than it should")
+
+
+def _check_attention_dropout(device: str, dtype: torch.dtype) -> None:
+    """With values that are unit vectors, the output is the attention weights themselves: what was dropped shows."""
+    tokens, p = 32, 0.5
+    bounds = torch.tensor([0, tokens], dtype=torch.int32, device=device)
+    qkv = torch.zeros(tokens, 3, 1, tokens, device=device, dtype=dtype)
+    qkv[:, 2, 0] = torch.eye(tokens, device=device, dtype=dtype)
+    qkv.requires_grad_()
+    seeds = torch.tensor([5, 6], device=device)
+    weights = attention.attention(qkv, bounds, tokens, 1.0, p, seeds, 1)
+    kept = weights[:, 0] > 0
+    if not 0.4 < kept.float().mean() < 0.6:
+        raise RuntimeError("attention dropout keeps another share than it should")
+    q, k, v = qkv.float()[:, :, 0].unbind(1)
+    wanted = (((q @ k.T).softmax(1) * kept / (1 - p)) @ v)[:, None]
+    _same("attention dropout", weights, wanted, (qkv,))
 
 
 def _same(name: str, found: Tensor, wanted: Tensor, inputs: tuple[Tensor, ...]) -> None:

@@ -40,10 +40,17 @@ def _scores(q, k, scale, length, columns):  # type: ignore[no-untyped-def]
     return tl.where(columns[None, :] < length, tl.dot(q, tl.trans(k)) * scale, -float("inf"))
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
+def _kept(Seeds, index, dropout, rows, columns, longest):  # type: ignore[no-untyped-def]
+    """What dropout multiplies weights with: nothing, or a little more than one. Drawn from a seed and the place."""
+    place = rows[:, None] * longest + columns[None, :]
+    return tl.where(tl.rand(tl.load(Seeds + index), place) >= dropout, 1 / (1 - dropout), 0.0)
+
+
+@triton.jit(do_not_specialize=["index"])  # type: ignore[untyped-decorator]
 def _forward(  # type: ignore[no-untyped-def]
-    Q, K, V, Out, Lse, Bounds, scale, token_stride, head_stride, out_stride, tokens,
-    D: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr,
+    Q, K, V, Out, Lse, Bounds, Seeds, index, dropout, longest, scale, token_stride, head_stride, out_stride, tokens,
+    D: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     text, head, block = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     start = tl.load(Bounds + text)
@@ -66,6 +73,8 @@ def _forward(  # type: ignore[no-untyped-def]
         p = tl.exp2(scores - higher[:, None])
         shrink = tl.exp2(highest - higher)
         total = total * shrink + tl.sum(p, 1)
+        if DROP:
+            p *= _kept(Seeds, index, dropout, head * tokens + start + rows, columns, longest)
         out = out * shrink[:, None] + tl.dot(p.to(v.dtype), v)
         highest = higher
     place = (start.to(tl.int64) + rows[:, None]) * out_stride + head * D + d[None, :]
@@ -73,10 +82,11 @@ def _forward(  # type: ignore[no-untyped-def]
     tl.store(Lse + head * tokens + start + rows, highest + tl.log2(total), mask=rows < length)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["index"])  # type: ignore[untyped-decorator]
 def _backward_queries(  # type: ignore[no-untyped-def]
-    Q, K, V, Out, dOut, Lse, Delta, dQ, Bounds, scale, natural_scale, token_stride, head_stride, out_stride, tokens,
-    D: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr,
+    Q, K, V, Out, dOut, Lse, Delta, dQ, Bounds, Seeds, index, dropout, longest,
+    scale, natural_scale, token_stride, head_stride, out_stride, tokens,
+    D: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a block of queries, and what the keys' gradients need of them: Delta, the sum of out x d_out."""
     text, head, block = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -100,7 +110,10 @@ def _backward_queries(  # type: ignore[no-untyped-def]
         k = tl.load(K + place, mask=columns[:, None] < length, other=0.0)
         v = tl.load(V + place, mask=columns[:, None] < length, other=0.0)
         p = tl.exp2(_scores(q, k, scale, length, columns) - lse[:, None])
-        ds = p * (tl.dot(d_out, tl.trans(v)) - delta[:, None])
+        dp = tl.dot(d_out, tl.trans(v))
+        if DROP:
+            dp *= _kept(Seeds, index, dropout, head * tokens + start + rows, columns, longest)
+        ds = p * (dp - delta[:, None])
         dq += tl.dot(ds.to(k.dtype), k)
     tl.store(
         dQ + base + rows[:, None] * token_stride + d[None, :],
@@ -109,10 +122,11 @@ def _backward_queries(  # type: ignore[no-untyped-def]
     )
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["index"])  # type: ignore[untyped-decorator]
 def _backward_keys(  # type: ignore[no-untyped-def]
-    Q, K, V, dOut, Lse, Delta, dK, dV, Bounds, scale, natural_scale, token_stride, head_stride, out_stride, tokens,
-    D: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr,
+    Q, K, V, dOut, Lse, Delta, dK, dV, Bounds, Seeds, index, dropout, longest,
+    scale, natural_scale, token_stride, head_stride, out_stride, tokens,
+    D: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a block of keys and their values."""
     text, head, block = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -138,8 +152,14 @@ def _backward_keys(  # type: ignore[no-untyped-def]
         lse = tl.load(Lse + lse_base + rows, mask=rows < length, other=float("inf"))
         delta = tl.load(Delta + lse_base + rows, mask=rows < length, other=0.0)
         p = tl.exp2(_scores(q, k, scale, length, columns) - lse[:, None])
-        dv += tl.dot(tl.trans(p.to(d_out.dtype)), d_out)
-        ds = p * (tl.dot(d_out, tl.trans(v)) - delta[:, None])
+        dp = tl.dot(d_out, tl.trans(v))
+        if DROP:
+            kept = _kept(Seeds, index, dropout, head * tokens + start + rows, columns, longest)
+            dv += tl.dot(tl.trans((p * kept).to(d_out.dtype)), d_out)
+            dp *= kept
+        else:
+            dv += tl.dot(tl.trans(p.to(d_out.dtype)), d_out)
+        ds = p * (dp - delta[:, None])
         dk += tl.dot(tl.trans(ds.to(q.dtype)), q)
     tl.store(dK + own, (dk * natural_scale).to(dK.dtype.element_ty), mask=columns[:, None] < length)
     tl.store(dV + own, dv.to(dV.dtype.element_ty), mask=columns[:, None] < length)
@@ -150,77 +170,102 @@ def fits(head_dimension: int, dtype: torch.dtype) -> bool:
     return head_dimension in (16, 32, 64, 128) and dtype in (torch.bfloat16, torch.float16)
 
 
-def _launch(kernel: Any, blocks: Blocks, bounds: Tensor, heads: int, longest: int, *arguments: Any, D: int) -> None:
+def _launch(
+    kernel: Any, blocks: Blocks, bounds: Tensor, heads: int, longest: int, *arguments: Any, **fixed: Any
+) -> None:
     grid = (len(bounds) - 1, heads, triton.cdiv(longest, blocks.own))
-    kernel[grid](*arguments, D=D, OWN=blocks.own, OTHER=blocks.other, num_warps=blocks.warps)
+    kernel[grid](*arguments, OWN=blocks.own, OTHER=blocks.other, num_warps=blocks.warps, **fixed)
 
 
 @torch.library.custom_op("remargin::attention", mutates_args=())
-def attention(qkv: Tensor, bounds: Tensor, longest: int, scale: float) -> tuple[Tensor, Tensor]:
-    """Attention of queries, keys and values side by side, (T, 3, heads, D), which must be contiguous.
-
-    Args:
-        qkv: of all texts, end to end.
-        bounds: (n + 1,) integers: text i has the tokens bounds[i] to bounds[i + 1]. The last is T.
-        longest: no text has more tokens than that.
-        scale: of the scores.
-
-    Returns:
-        The output, (T, heads, D), and the scores' log-sum-exp in base 2, which the backward pass needs.
-    """
+def _attention(
+    qkv: Tensor, bounds: Tensor, longest: int, scale: float, dropout: float, seeds: Tensor, index: int
+) -> tuple[Tensor, Tensor]:
+    """The output, (T, heads, D), and the scores' log-sum-exp in base 2, which the backward pass needs."""
     tokens, _, heads, dimension = qkv.shape
     q, k, v = qkv.unbind(1)
     out = qkv.new_empty((tokens, heads, dimension))
     lse = qkv.new_empty((heads, tokens), dtype=torch.float32)
     _launch(
         _forward, FORWARD.get(dimension, DEFAULT), bounds, heads, longest,
-        q, k, v, out, lse, bounds, scale * LOG2_E, q.stride(0), q.stride(1), out.stride(0), tokens, D=dimension,
+        q, k, v, out, lse, bounds, seeds, index, dropout, longest, scale * LOG2_E,
+        q.stride(0), q.stride(1), out.stride(0), tokens, D=dimension, DROP=dropout > 0,
     )  # fmt: skip
     return out, lse
 
 
-@attention.register_fake
-def _(qkv: Tensor, bounds: Tensor, longest: int, scale: float) -> tuple[Tensor, Tensor]:
+@_attention.register_fake
+def _(
+    qkv: Tensor, bounds: Tensor, longest: int, scale: float, dropout: float, seeds: Tensor, index: int
+) -> tuple[Tensor, Tensor]:
     tokens, _, heads, dimension = qkv.shape
     return qkv.new_empty((tokens, heads, dimension)), qkv.new_empty((heads, tokens), dtype=torch.float32)
 
 
 @torch.library.custom_op("remargin::attention_backward", mutates_args=())
 def _attention_backward(
-    qkv: Tensor, out: Tensor, d_out: Tensor, lse: Tensor, bounds: Tensor, longest: int, scale: float
-) -> Tensor:
+    qkv: Tensor, out: Tensor, d_out: Tensor, lse: Tensor, bounds: Tensor, longest: int, scale: float,
+    dropout: float, seeds: Tensor, index: int,
+) -> Tensor:  # fmt: skip
     tokens, _, heads, dimension = qkv.shape
     gradient = torch.empty_like(qkv)
     q, k, v = qkv.unbind(1)
     dq, dk, dv = gradient.unbind(1)
     delta = torch.empty_like(lse)
-    rest = (bounds, scale * LOG2_E, scale, q.stride(0), q.stride(1), out.stride(0), tokens)
-    _launch(
-        _backward_queries, QUERIES.get(dimension, DEFAULT), bounds, heads, longest,
-        q, k, v, out, d_out, lse, delta, dq, *rest, D=dimension,
-    )  # fmt: skip
-    _launch(
-        _backward_keys, KEYS.get(dimension, DEFAULT), bounds, heads, longest,
-        q, k, v, d_out, lse, delta, dk, dv, *rest, D=dimension,
-    )  # fmt: skip
+    strides = (q.stride(0), q.stride(1), out.stride(0))
+    rest = (bounds, seeds, index, dropout, longest, scale * LOG2_E, scale, *strides, tokens)
+    fixed = {"D": dimension, "DROP": dropout > 0}
+    arguments: tuple[Any, ...] = (q, k, v, out, d_out, lse, delta, dq, *rest)
+    _launch(_backward_queries, QUERIES.get(dimension, DEFAULT), bounds, heads, longest, *arguments, **fixed)
+    arguments = (q, k, v, d_out, lse, delta, dk, dv, *rest)
+    _launch(_backward_keys, KEYS.get(dimension, DEFAULT), bounds, heads, longest, *arguments, **fixed)
     return gradient
 
 
 @_attention_backward.register_fake
-def _(qkv: Tensor, out: Tensor, d_out: Tensor, lse: Tensor, bounds: Tensor, longest: int, scale: float) -> Tensor:
+def _(
+    qkv: Tensor, out: Tensor, d_out: Tensor, lse: Tensor, bounds: Tensor, longest: int, scale: float,
+    dropout: float, seeds: Tensor, index: int,
+) -> Tensor:  # fmt: skip
     return torch.empty_like(qkv)
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    qkv, bounds, ctx.longest, ctx.scale = inputs
-    ctx.save_for_backward(qkv, *output, bounds)
+    qkv, bounds, ctx.longest, ctx.scale, ctx.dropout, seeds, ctx.index = inputs
+    ctx.save_for_backward(qkv, *output, bounds, seeds)
     ctx.mark_non_differentiable(output[1])
 
 
 def _gradient(ctx: Any, d_out: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-    qkv, out, lse, bounds = ctx.saved_tensors
-    gradient = _attention_backward(qkv, out, d_out.contiguous(), lse, bounds, ctx.longest, ctx.scale)
-    return gradient, None, None, None
+    qkv, out, lse, bounds, seeds = ctx.saved_tensors
+    gradient = _attention_backward(
+        qkv, out, d_out.contiguous(), lse, bounds, ctx.longest, ctx.scale, ctx.dropout, seeds, ctx.index
+    )
+    return gradient, None, None, None, None, None, None
 
 
-attention.register_autograd(_gradient, setup_context=_remember)
+_attention.register_autograd(_gradient, setup_context=_remember)
+
+
+def attention(
+    qkv: Tensor,
+    bounds: Tensor,
+    longest: int,
+    scale: float,
+    dropout: float = 0.0,
+    seeds: Tensor | None = None,
+    index: int = 0,
+) -> Tensor:
+    """Attention of queries, keys and values side by side, (T, 3, heads, D) -> (T, heads, D).
+
+    Args:
+        qkv: of all texts, end to end.
+        bounds: (n + 1,) integers: text i has the tokens bounds[i] to bounds[i + 1]. The last is T.
+        longest: no text has more tokens than that.
+        scale: of the scores.
+        dropout: share of attention weights that is dropped.
+        seeds: of which the one at `index` decides which weights that are.
+    """
+    seeds = bounds if seeds is None else seeds  # without dropout they are not looked at
+    out: Tensor = _attention(qkv.contiguous(), bounds, longest, scale, dropout, seeds, index)[0]
+    return out
