@@ -82,6 +82,8 @@ def test_the_figures_of_the_engine_stand_in_results() -> None:
     for row in rows:
         assert row in gpu.splitlines()
     text = " ".join(README.split())
+    [memory] = re.findall(r"over 9 million documents keeps (\d+) MB resident", text)
+    assert f"| +{memory} |" in (ROOT / "results" / "memory.md").read_text().splitlines()[-1]
     [validation] = re.findall(r"every 500 steps of 128 triplets takes (.*? of the time)\.", text)
     assert validation in gpu
     [(fit, encode)] = re.findall(r"training is ([\d.]+x) and encoding ([\d.]+x) as fast as with", text)
