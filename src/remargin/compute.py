@@ -28,7 +28,7 @@ EngineName = Literal["auto", "packed", "padded"]
 class Compute(nn.Module):
     """Turns packed texts into vectors, in float32 or half precision, and knows where its weights came from.
 
-    The master weights stay where they are, in float32: `pull` copies them here, `hand_back` adds gradients to theirs.
+    The master weights stay where they are, in float32: `pull` copies them here, `gradients` says how to change them.
 
     Args:
         model: a BiEncoder.

@@ -65,10 +65,10 @@ def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> None:
 
 def test_however_a_batch_is_cut(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = texts(model)
-    monkeypatch.setattr("remargin.training.engine.CPU_TOKENS", 10_000)
+    monkeypatch.setattr("remargin.training.engine.TOKENS_AT_ONCE", (10_000, 0))
     whole, gradients, parts = run(model, tokens, dropout=False)
     assert parts == 1
-    monkeypatch.setattr("remargin.training.engine.CPU_TOKENS", 40)
+    monkeypatch.setattr("remargin.training.engine.TOKENS_AT_ONCE", (40, 0))
     cut, from_parts, parts = run(model, tokens, dropout=False)
     assert parts > 3
     torch.testing.assert_close(cut, whole, atol=1e-5, rtol=1e-4)
@@ -79,7 +79,7 @@ def test_however_a_batch_is_cut(model: BiEncoder, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_budget_changes_nothing_with_dropout_on(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remargin.training.engine.CPU_TOKENS", 40)
+    monkeypatch.setattr("remargin.training.engine.TOKENS_AT_ONCE", (40, 0))
     tokens = texts(model)
     kept, gradients, parts = run(model, tokens, dropout=True)
     cached, twice, again = run(model, tokens, dropout=True, token_budget=40)
@@ -91,7 +91,7 @@ def test_a_budget_changes_nothing_with_dropout_on(model: BiEncoder, monkeypatch:
 
 
 def test_random_numbers_go_on_as_without_a_budget(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remargin.training.engine.CPU_TOKENS", 40)
+    monkeypatch.setattr("remargin.training.engine.TOKENS_AT_ONCE", (40, 0))
     after = []
     for budget in (None, 40):
         run(model, texts(model), dropout=True, token_budget=budget)

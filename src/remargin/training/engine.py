@@ -23,8 +23,8 @@ from remargin.encoder import BiEncoder
 from remargin.packing import Packed, cut, pack, select, together
 from remargin.training.settings import FitSettings
 
-# Micro-batches that fit a CPU's caches, padding of the attention included.
-CPU_TOKENS = 1200
+# Where padding costs, micro-batches of texts of similar lengths: what fits a CPU's caches, and what fills a GPU.
+TOKENS_AT_ONCE = (1200, 65_536)
 # Beyond so many tokens a step, a GPU is busy for longer than it takes to launch its kernels one by one.
 GRAPH_TOKENS = 100_000
 MOST_GRAPHS = 32
@@ -67,14 +67,11 @@ class Engine:
         self.longest = max(model.query_length, model.document_length)
         self.budget = settings.token_budget or _budget(model, device, dtype)
         self._one_piece = self.compute.packed and device.type == "cuda"
+        self._at_once = min(self.budget, TOKENS_AT_ONCE[device.type != "cpu"])
         tokens = int(sample.sum())
-        small = tokens <= min(self.budget, GRAPH_TOKENS)
-        graphs = device.type == "cuda" and self.compute.packed and small and settings.graphs
-        self.compiles = device.type == "cuda" and self.compute.packed
-        if settings.compile != "auto":
-            self.compiles = settings.compile == "on"
-        elif settings.steps < COMPILE_STEPS:
-            self.compiles = False
+        graphs = self._one_piece and settings.graphs and tokens <= min(self.budget, GRAPH_TOKENS)
+        pays = self._one_piece and settings.steps >= COMPILE_STEPS
+        self.compiles = pays if settings.compile == "auto" else settings.compile == "on"
         self._run = torch.compile(self.compute, dynamic=True) if self.compiles else self.compute
         self._multiple = max(64, 1 << round(np.log2(max(1, tokens) / 40))) if graphs else 1
         self._buffers = [torch.zeros_like(master) for master in self.compute.masters]
@@ -100,8 +97,7 @@ class Engine:
             packed = [pack(select(tokens, group), self.longest, multiple) for group in groups]
             computed = sum(len(part.ids) for part in packed)
         else:
-            at_once = min(self.budget, CPU_TOKENS) if self.device.type == "cpu" else self.budget
-            groups = list(cut(tokens.lengths, at_once, by_length=True))
+            groups = list(cut(tokens.lengths, self._at_once, by_length=True))
             packed = [pack(select(tokens, group)) for group in groups]
             computed = real if self.compute.packed else sum(part.longest * (len(part.bounds) - 1) for part in packed)
         if self.device.type == "cuda":
