@@ -28,7 +28,7 @@ from remargin.progress import track
 Kind = Literal["documents", "queries"]
 FILES: dict[Kind, str] = {"documents": "corpus.jsonl.gz", "queries": "queries.jsonl.gz"}
 MARKER = "remargin.json"  # in every folder that `prepare` wrote
-BATCH = 4096
+BATCH = 2048  # small enough that reading, tokenising and writing keep each other busy
 
 
 @dataclass
