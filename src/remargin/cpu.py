@@ -29,7 +29,10 @@ class Frozen(nn.Module):
 
 def freeze(body: Any) -> None:
     """Replace the linear layers of an encoder that is only to encode, where oneDNN is there and its kind is known."""
-    if not isinstance(body, PostNorm) or not torch.backends.mkldnn.is_available():
+    known = isinstance(body, PostNorm) and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    if not known or not torch.backends.mkldnn.is_available():
+        return
+    if body.word.dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return
     for layer in body.layers:
         parts: Any = layer

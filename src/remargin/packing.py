@@ -202,17 +202,17 @@ def _attention_by_products(
 
 _ours: Any = None
 _theirs: Any = None
+_looked = False
 
 
 def load_kernels() -> None:
     """Find out which kernels there are: ours, where Triton runs, and PyTorch's varlen attention, if it has one."""
-    global _ours, _theirs  # looked up here once, and not in the forward pass, which may be compiled
-    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
+    global _ours, _theirs, _looked  # looked up here once, and not in the forward pass, which may be compiled
+    if _looked or not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
         return
+    _looked = True
     with contextlib.suppress(ImportError):
         _theirs = importlib.import_module("torch.nn.attention.varlen").varlen_attn
-    if _ours is not None:
-        return
     try:
         kernels = importlib.import_module("remargin.kernels")
         kernels.check()
@@ -242,7 +242,7 @@ def register_interface() -> str:
     """Make our attention known to transformers, for models that take it; returns its name.
 
     A model that runs with it gets `packed=` in its forward pass, no mask, and one row that holds all texts. Attention
-    dropout is left out: varlen kernels have none.
+    dropout is left out.
     """
     from transformers import AttentionInterface
 

@@ -134,7 +134,7 @@ def test_attention_dropout_is_left_out_unless_it_is_asked_for(model: BiEncoder) 
         assert shares == [0.1 if on else 0.0] * len(shares)
 
 
-def test_attention_dropout_keeps_its_share_and_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_dropout_keeps_its_share_and_the_mean() -> None:
     """With unit vectors as values, the output is the attention weights themselves."""
     tokens = 32
     packed = pack(Tokens(np.zeros(tokens, int), np.array([tokens])))

@@ -33,7 +33,7 @@ def prepare(
     overwrite: Overwrite = False,
     config: Config = None,
 ) -> None:
-    """Turn texts, pairs or triplets into a collection and its token store.
+    """Turn texts, pairs or triplets into a collection and its token store. Killed, it goes on where it was.
 
     The folder it writes is a BEIR folder that any tool reads, and what the other verbs take as --data.
     """

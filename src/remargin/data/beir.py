@@ -115,8 +115,8 @@ def append_texts(path: Path, texts: Iterable[Text], title: bool) -> None:
 
     The same texts give the same bytes, whenever they are written: the gzip data has neither a time nor a name in it.
     """
-    middle = '", "title": "", "text": ' if title else '", "text": '
-    lines = [f'{{"_id": "{_quoted(item.id)[1:-1]}{middle}{_quoted(item.text)}}}\n' for item in texts]
+    between = '"title": "", ' if title else ""
+    lines = [f'{{"_id": {_quoted(item.id)}, {between}"text": {_quoted(item.text)}}}\n' for item in texts]
     with open(path, "ab") as file, gzip.GzipFile("", "wb", compresslevel=1, fileobj=file, mtime=0) as packed:
         packed.write("".join(lines).encode())
 

@@ -24,6 +24,7 @@ class Restart:
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, length: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / TOKENS).touch()
         self._folder = folder
         self._tokenizer = tokenizer
         self._length = length

@@ -17,6 +17,11 @@ def check(device: str = "cuda", dtype: torch.dtype = torch.bfloat16) -> None:
     Raises:
         RuntimeError: if one is off. Whatever Triton raises where it does not run goes through too.
     """
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device, enabled=False):
+        _check(device, dtype)
+
+
+def _check(device: str, dtype: torch.dtype) -> None:
     own = torch.Generator(device).manual_seed(0)  # no random number of anyone else's is used up
 
     def draw(*shape: int) -> Tensor:
@@ -38,7 +43,7 @@ def check(device: str = "cuda", dtype: torch.dtype = torch.bfloat16) -> None:
     _same("bias_gelu", layers.bias_gelu(y, bias), F.gelu(y.float() + bias.float()), (y, bias))
 
     dropped = layers.add_norm(x, y, bias, norm, 0.5, seeds, 1)
-    (of_y,) = torch.autograd.grad(dropped, y, torch.randn_like(dropped), retain_graph=True)
+    (of_y,) = torch.autograd.grad(dropped, y, draw(37, 96).detach(), retain_graph=True)
     kept = of_y != 0
     wanted = F.layer_norm((x + 2 * kept * (y + bias)).float(), (96,), norm.weight.float(), norm.bias.float())
     _same("dropout", dropped, wanted, inputs)
