@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +128,16 @@ def test_an_index_and_its_model_go_together(tiny_model: Any) -> None:
         search(collection, "bm25", BiEncoder.from_pretrained(tiny_model("bert")))
     with pytest.raises(InputError, match="unknown index 'hnsw'"):
         search(collection, "hnsw")
+
+
+def test_bm25_does_not_start_jax(tmp_path: Path) -> None:
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").write_text("print('JAX has started')")
+    code = (
+        "import sys, remargin.retrieval.bm25 as b\n"
+        "print(len(b.BM25({'d': 'margin', 'e': 'loss'}).search({'q': 'loss'})), 'jax' in sys.modules)\n"
+        "import jax"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["1 False", "JAX has started"]

@@ -69,9 +69,11 @@ def _check_attention_dropout(device: str, dtype: torch.dtype) -> None:
 
 
 def _same(name: str, found: Tensor, wanted: Tensor, inputs: tuple[Tensor, ...]) -> None:
-    of = torch.linspace(-1, 1, found.numel(), device=found.device).view_as(found)
+    # Of all signs: where LayerNorm has next to nothing to pass on, rounding alone makes gradients differ.
+    own = torch.Generator(found.device).manual_seed(1)
+    of = torch.randn(found.shape, device=found.device, generator=own).to(found.dtype)
     pairs = [(found, wanted)]
-    gradients = torch.autograd.grad(found, inputs, of.to(found.dtype)), torch.autograd.grad(wanted, inputs, of)
+    gradients = torch.autograd.grad(found, inputs, of), torch.autograd.grad(wanted, inputs, of.to(wanted.dtype))
     pairs += zip(*gradients, strict=True)
     for a, b in pairs:
         if not (a.float() - b.float()).norm() <= CLOSE * b.float().norm():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,7 @@ class BM25:
     def __init__(
         self, documents: Mapping[str, str], k1: float = 0.9, b: float = 0.4, language: str = "english"
     ) -> None:
-        import bm25s
-
+        bm25s = _bm25s()
         if not (0 <= k1 < math.inf and 0 <= b <= 1):
             raise InputError(f"k1 = {k1}, b = {b}", do="use k1 of at least 0 and b between 0 and 1")
         self._ids: Sequence[str] | Ids = list(documents)
@@ -52,14 +52,13 @@ class BM25:
         return len(self._ids)
 
     def _tokens(self, texts: list[str]) -> Any:
-        import bm25s
         import Stemmer
 
         language = str(self._parameters["language"])
         if language not in LANGUAGES:
             raise InputError(f"no stop words for {language!r}", do=f"use one of {', '.join(sorted(LANGUAGES))}")
         stemmer = Stemmer.Stemmer(language)
-        return bm25s.tokenize(texts, stopwords=LANGUAGES[language], stemmer=stemmer, show_progress=False)
+        return _bm25s().tokenize(texts, stopwords=LANGUAGES[language], stemmer=stemmer, show_progress=False)
 
     def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
         """The k best documents of each query; fewer, where fewer share a word with it."""
@@ -67,7 +66,9 @@ class BM25:
             return Run({})
         tokens = self._tokens(list(queries.values()))
         depth = min(k, len(self._ids))
-        rows, scores = self._index.retrieve(tokens, k=depth, show_progress=False, sorted=True, n_threads=-1)
+        rows, scores = self._index.retrieve(
+            tokens, k=depth, show_progress=False, sorted=True, n_threads=-1, backend_selection="numpy"
+        )
         found = {}
         for query, row, score in zip(queries, np.asarray(rows), scores, strict=True):
             matching = score > 0
@@ -93,8 +94,6 @@ class BM25:
         Raises:
             InputError: if the folder holds none, or it is damaged.
         """
-        import bm25s
-
         folder = Path(folder)
         header = read_header(folder / HEADER, FORMAT, REMEDY)
         self = cls.__new__(cls)
@@ -104,5 +103,18 @@ class BM25:
             file = folder / "bm25s" / name
             if not file.is_file() or sha256(file) != checksum:
                 raise InputError("missing, or damaged: its checksum does not match", file=file, do=REMEDY)
-        self._index = bm25s.BM25.load(folder / "bm25s", mmap=True, load_corpus=False)
+        self._index = _bm25s().BM25.load(folder / "bm25s", mmap=True, load_corpus=False)
         return self
+
+
+def _bm25s() -> Any:
+    """The library, kept from starting JAX: where that is installed, it takes most of a GPU's memory for itself."""
+    hidden = "jax" not in sys.modules
+    if hidden:
+        sys.modules["jax"] = None  # type: ignore[assignment]
+    try:
+        import bm25s
+    finally:
+        if hidden:
+            del sys.modules["jax"]
+    return bm25s

@@ -80,6 +80,12 @@ class Engine:
         self._pending: list[tuple[Packed, Tensor | None, _Random | None]] = []
         self._order: Tensor | None = None
 
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._graphs = None  # they hold this engine and gigabytes
+
     def describe(self) -> str:
         """How it runs, for people."""
         how = [self.compute.describe(self.device)]
@@ -220,16 +226,22 @@ class _Graphs:
         self._made: dict[tuple[int, int], _Graph] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._current: _Graph | None = None
+        self._most = MOST_GRAPHS
 
     def forward(self, part: Packed) -> Tensor | None:
         """The vectors, valid until the next call; None if there are too many shapes already."""
         shape = (len(part.ids), len(part.bounds))
         if shape not in self._made:
-            if len(self._made) == MOST_GRAPHS:
+            if len(self._made) >= self._most:
                 return None
             random = _Random(self._engine.device)
-            self._made[shape] = self._record(part.to(self._engine.device))
-            random.restore()  # what was drawn while recording does not count
+            try:
+                self._made[shape] = self._record(part.to(self._engine.device))
+            except torch.OutOfMemoryError:  # without another graph, there may be room
+                self._most = len(self._made)
+                return None
+            finally:
+                random.restore()  # what was drawn while recording does not count
         self._current = graph = self._made[shape]
         for mine, theirs in zip(graph.inputs[:4], part[:4], strict=True):
             mine.copy_(theirs, non_blocking=True)

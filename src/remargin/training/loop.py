@@ -98,7 +98,7 @@ def fit(
     before_stop, started, watch = progress.seconds, time.perf_counter(), _Watch(settings)
     meter = Meter(engine.operations_per_token, matmul_rate(device, dtype))
     loader = Loader(training, progress.step * settings.accumulate, engine.cut)
-    with loader, Log(out, fabric, progress.step, settings.steps, say, meter) as log:
+    with engine, loader, Log(out, fabric, progress.step, settings.steps, say, meter) as log:
 
         def validate() -> bool:
             """Measure, keep the best model; whether patience is at its end."""
