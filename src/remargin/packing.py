@@ -223,12 +223,6 @@ def load_kernels() -> None:
         log.warning("our GPU kernels do not run here (%s): PyTorch's own operations are used", error)
 
 
-def layer_kernels(x: Tensor) -> Any:
-    """Kernels for what stands between the matrix products, if there are any for such hidden states."""
-    half = x.dtype in (torch.bfloat16, torch.float16)
-    return _ours.layers if _ours is not None and half and x.is_cuda and x.shape[1] <= _ours.layers.WIDEST else None
-
-
 def attention_name(device: torch.device, dtype: torch.dtype) -> str:
     """Which attention a packed batch gets, in words."""
     if device.type != "cuda" or dtype == torch.float32:

@@ -9,14 +9,14 @@ values, and without computing what the pooling does not read. tests/equivalence 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
-from remargin.packing import AttentionDropout, Packed, attend, layer_kernels
+from remargin.packing import AttentionDropout, Packed, attend
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "mpnet")
 
@@ -75,19 +75,13 @@ class PostNorm(nn.Module):
             x = self.embedding_projection(x)
         bias = self._relative_bias(packed.longest)
         firsts = packed.bounds[:-1].clamp(max=len(packed.ids) - 1) if first_only else None
-        fused = self._fused(x)
+        seeds = torch.randint(2**31 - 1, (len(self.layers),), device=x.device) if self._drops_weights() else None
         for number, layer in enumerate(self.layers, start=1):
-            x = layer(x, packed, bias, fused, firsts if number == len(self.layers) else None)
+            x = layer(x, packed, bias, seeds, firsts if number == len(self.layers) else None)
         return x
 
-    def _fused(self, x: Tensor) -> Fused | None:
-        """Kernels for what stands between the products, where there are some, with seeds for their dropout."""
-        kernels = layer_kernels(x)
-        if kernels is None:
-            return None
-        shape = (3 * len(self.layers),)
-        drawn = torch.randint(2**31 - 1, shape, device=x.device) if self.training else x.new_zeros(shape).long()
-        return Fused(kernels, drawn)
+    def _drops_weights(self) -> bool:
+        return self.training and any(layer.weight_dropout for layer in self.layers)
 
     def _positions(self, packed: Packed) -> Tensor:
         if not packed.ids.is_cuda:
@@ -102,13 +96,6 @@ class PostNorm(nn.Module):
             return None
         place = torch.arange(length, device=self.relative.device)
         return F.embedding(self._bucket(place[None, :] - place[:, None]), self.relative).permute(2, 0, 1)
-
-
-class Fused(NamedTuple):
-    """Kernels for what stands between the matrix products, and seeds for dropout, three for each layer."""
-
-    kernels: Any
-    seeds: Tensor
 
 
 class _Layer(nn.Module):
@@ -140,31 +127,20 @@ class _Layer(nn.Module):
         self.heads = heads
 
     def forward(
-        self, x: Tensor, packed: Packed, bias: Tensor | None, fused: Fused | None = None, rows: Tensor | None = None
+        self, x: Tensor, packed: Packed, bias: Tensor | None, seeds: Tensor | None = None, rows: Tensor | None = None
     ) -> Tensor:
         """The next hidden states, of all tokens or of some rows: the keys need all, what follows only these."""
         tokens, width = x.shape
         size = width // self.heads
         qkv = self.qkv(x).view(tokens, 3, self.heads, size)
         share = self.weight_dropout if self.training else 0.0
-        dropout = AttentionDropout(share, None if fused is None else fused.seeds, 3 * self.number + 2)
+        dropout = AttentionDropout(share, seeds, self.number)
         context = attend(qkv, packed, size**-0.5, bias, dropout=dropout).reshape(tokens, width)
         if rows is not None:
             x, context = x[rows], context[rows]
-        if fused is None:
-            x = self.attention_norm(x + F.dropout(self.out(context), self.attention_dropout, self.training))
-            inner = self.activation(self.up(x))
-            return self.norm(x + F.dropout(self.down(inner), self.dropout, self.training))  # type: ignore[no-any-return]
-        seeds, seed = fused.seeds, 3 * self.number
-        behind_attention, behind_rest = (self.attention_dropout, self.dropout) if self.training else (0.0, 0.0)
-        y = F.linear(context, self.out.weight)
-        x = fused.kernels.add_norm(x, y, self.out.bias, self.attention_norm, behind_attention, seeds, seed)
-        if self.exact_gelu:
-            inner = fused.kernels.bias_gelu(F.linear(x, self.up.weight), self.up.bias)
-        else:
-            inner = self.activation(self.up(x))
-        y = F.linear(inner, self.down.weight)
-        return fused.kernels.add_norm(x, y, self.down.bias, self.norm, behind_rest, seeds, seed + 1)  # type: ignore[no-any-return]
+        x = self.attention_norm(x + F.dropout(self.out(context), self.attention_dropout, self.training))
+        inner = self.activation(self.up(x))
+        return self.norm(x + F.dropout(self.down(inner), self.dropout, self.training))  # type: ignore[no-any-return]
 
 
 class _Copier:

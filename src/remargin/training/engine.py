@@ -263,10 +263,12 @@ class _Graphs:
             compute.gradients(vectors, torch.zeros_like(vectors))
         del vectors
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(forward, pool=self._pool):
+        # The loader's thread pins memory meanwhile, which must not spoil the recording.
+        alone: dict[str, Any] = {"pool": self._pool, "capture_error_mode": "thread_local"}
+        with torch.cuda.graph(forward, **alone):
             vectors = engine._run(inputs)
         of_vectors = torch.zeros_like(vectors)
-        with torch.cuda.graph(backward, pool=self._pool):
+        with torch.cuda.graph(backward, **alone):
             engine.collect(compute.gradients(vectors, of_vectors), first=True)
         return _Graph(inputs, vectors.detach(), of_vectors, forward, backward)
 
