@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -130,7 +132,7 @@ class Compute(nn.Module):
     def pull(self) -> None:
         """Take over the master weights as they are now."""
         mine = [part for target, masters in self.sources for part in _parts(target, masters)]
-        torch._foreach_copy_(mine, [master for _, masters in self.sources for master in masters])
+        copy_together(mine, [master for _, masters in self.sources for master in masters])
 
     def gradients(self, vectors: Tensor, of_vectors: Tensor) -> list[Tensor]:
         """The gradients of the masters, in the precision computed in, from those of the vectors."""
@@ -140,6 +142,15 @@ class Compute(nn.Module):
             whole = torch.zeros_like(mine) if gradient is None else gradient
             parts += whole.split(sizes) if sizes else [whole]
         return parts
+
+
+def copy_together(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy tensors into others in a few launches: one for all that go from one precision to another."""
+    groups: dict[tuple[torch.dtype, torch.dtype], list[tuple[Tensor, Tensor]]] = defaultdict(list)
+    for target, source in zip(targets, sources, strict=True):
+        groups[target.dtype, source.dtype].append((target, source))
+    for pairs in groups.values():
+        torch._foreach_copy_([target for target, _ in pairs], [source for _, source in pairs])
 
 
 def _parts(target: Tensor, masters: list[nn.Parameter]) -> tuple[Tensor, ...]:

@@ -4,6 +4,9 @@ They differ in the names of their parts, in an offset of positions, in where dro
 positions; else they are one architecture: embeddings, then layers of attention and feed-forward, each with a LayerNorm
 behind it. Here it is once more, from transformers' weights: without padding, with one product for queries, keys and
 values, and without computing what the pooling does not read. tests/equivalence holds it against transformers' own.
+
+In training, what is added up from layer to layer and its LayerNorms are in float32 whatever the products are in, as
+under PyTorch's autocast. Encoding rounds them too, which is faster and changes nothing that counts.
 """
 
 from __future__ import annotations
@@ -68,11 +71,12 @@ class PostNorm(nn.Module):
     def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
         """Hidden states of all tokens, (T, d), or of the first of each text, (n, d)."""
         x = F.embedding(packed.ids, self.word) + self._positions(packed)
+        x = x.float() if self.training else x
         if self.kind is not None:
             x = x + self.kind[0]
         x = F.dropout(self.embedding_norm(x), self.embedding_dropout, self.training)
         if self.embedding_projection is not None:
-            x = self.embedding_projection(x)
+            x = self.embedding_projection(x.to(self.word.dtype)).to(x.dtype)
         bias = self._relative_bias(packed.longest)
         firsts = packed.bounds[:-1].clamp(max=len(packed.ids) - 1) if first_only else None
         seeds = torch.randint(2**31 - 1, (len(self.layers),), device=x.device) if self._drops_weights() else None
@@ -120,6 +124,7 @@ class _Layer(nn.Module):
             copy.norm(attention_norm),
         )
         self.up, self.down, self.norm = copy.linear(feed_forward[0]), copy.linear(feed_forward[1]), copy.norm(norm)
+        self.dtype = copy.dtype
         self.activation = activation
         self.exact_gelu = isinstance(activation, GELUActivation) and activation.act is F.gelu
         self.number = 0
@@ -132,14 +137,14 @@ class _Layer(nn.Module):
         """The next hidden states, of all tokens or of some rows: the keys need all, what follows only these."""
         tokens, width = x.shape
         size = width // self.heads
-        qkv = self.qkv(x).view(tokens, 3, self.heads, size)
+        qkv = self.qkv(x.to(self.dtype)).view(tokens, 3, self.heads, size)
         share = self.weight_dropout if self.training else 0.0
         dropout = AttentionDropout(share, seeds, self.number)
         context = attend(qkv, packed, size**-0.5, bias, dropout=dropout).reshape(tokens, width)
         if rows is not None:
             x, context = x[rows], context[rows]
         x = self.attention_norm(x + F.dropout(self.out(context), self.attention_dropout, self.training))
-        inner = self.activation(self.up(x))
+        inner = self.activation(self.up(x.to(self.dtype)))
         return self.norm(x + F.dropout(self.down(inner), self.dropout, self.training))  # type: ignore[no-any-return]
 
 
@@ -147,12 +152,12 @@ class _Copier:
     """Copies weights into a precision and takes down which parameters they came from."""
 
     def __init__(self, dtype: torch.dtype, sources: Sources) -> None:
-        self._dtype = dtype
+        self.dtype = dtype
         self._sources = sources
 
-    def parameter(self, *masters: Any) -> nn.Parameter:
+    def parameter(self, *masters: Any, dtype: torch.dtype | None = None) -> nn.Parameter:
         """One parameter with the rows of all of them."""
-        copied = nn.Parameter(torch.cat([master.detach() for master in masters]).to(self._dtype, copy=True))
+        copied = nn.Parameter(torch.cat([master.detach() for master in masters]).to(dtype or self.dtype, copy=True))
         self._sources.append((copied, list(masters)))
         return copied
 
@@ -168,10 +173,17 @@ class _Copier:
             joint.bias = self.parameter(*(layer.bias for layer in layers))
         return joint
 
-    def norm(self, layer: nn.LayerNorm) -> nn.LayerNorm:
-        copied = nn.LayerNorm(layer.normalized_shape, layer.eps, device="meta")
-        copied.weight, copied.bias = self.parameter(layer.weight), self.parameter(layer.bias)
+    def norm(self, layer: nn.LayerNorm) -> _Norm:
+        copied = _Norm(layer.normalized_shape, layer.eps, device="meta")
+        copied.weight, copied.bias = (self.parameter(own, dtype=torch.float32) for own in (layer.weight, layer.bias))
         return copied
+
+
+class _Norm(nn.LayerNorm):
+    """With weights in float32, for inputs of any precision."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.bias.to(x.dtype), self.eps)
 
 
 def _bert_layer(layer: Any, heads: int, copy: _Copier) -> _Layer:

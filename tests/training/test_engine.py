@@ -158,7 +158,19 @@ def test_half_precision_keeps_master_weights_and_gradients_in_float32(model: BiE
         == {p.grad.dtype for p in engine.compute.masters if p.grad is not None}
         == {torch.float32}
     )
-    assert {p.dtype for p in engine.compute.parameters()} == {torch.bfloat16}
+    products = [module for module in engine.compute.modules() if isinstance(module, torch.nn.Linear)]
+    assert {product.weight.dtype for product in products} == {torch.bfloat16}
+
+
+def test_in_training_half_precision_is_for_the_products_alone(model: BiEncoder) -> None:
+    """What is added up from layer to layer stays in float32, as under autocast."""
+    engine = Engine(model, FitSettings(), CPU, torch.bfloat16, LENGTHS)
+    seen = {True: set(), False: set()}
+    for layer in engine.compute.body.layers:
+        layer.register_forward_hook(lambda layer, _, out: seen[layer.training].add(out.dtype))
+    engine.embed(engine.cut([texts(model)]))
+    engine.evaluate(engine.parts(texts(model))[0])
+    assert seen == {True: {torch.float32}, False: {torch.bfloat16}}
 
 
 def test_padding_is_counted(model: BiEncoder) -> None:
