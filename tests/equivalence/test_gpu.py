@@ -95,7 +95,7 @@ def test_replayed_is_plain(model: BiEncoder, compile: Any) -> None:
 def test_replays_draw_new_dropout_and_the_same_for_the_same_state(model: BiEncoder) -> None:
     engine = Engine(model, FitSettings(compile="off"), GPU, torch.bfloat16, LENGTHS)
     first, again, other = (gradients(engine, texts(model), seed)[0] for seed in (5, 5, 6))
-    assert torch.equal(first, again)
+    assert distance(first, again) < 1e-6  # the mean of a text's tokens is summed up in any order
     assert distance(other, first) > 0.01
 
 
@@ -107,7 +107,7 @@ def test_a_budget_changes_nothing_with_dropout_on(model: BiEncoder) -> None:
     budget.budget, parts = 10**6, budget.cut([tokens])
     budget.cut = lambda _: parts  # type: ignore[method-assign]  # cut as before, but all kept
     kept = gradients(budget, tokens)
-    assert torch.equal(cached[0], kept[0])
+    assert distance(cached[0], kept[0]) < 1e-6
     assert distance(cached[1], kept[1]) < 1e-5
 
 
