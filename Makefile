@@ -36,7 +36,7 @@ check: $(READY)  ## lint, format check and types
 test: check  ## the suite that everyone runs
 	$(BIN)/pytest -q
 
-test-all: check  ## everything, the slow tests included
+test-all: check  ## everything, the slow tests and those in a browser included
 	$(BIN)/pytest -q -m ""
 
 format: $(READY)  ## reformat the code

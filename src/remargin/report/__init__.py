@@ -1,1 +1,1 @@
-"""Tables of what was measured."""
+"""Tables, figures, and the page that shows them."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 _LATEX = str.maketrans(
     {
@@ -111,7 +113,7 @@ class Table:
         """As Markdown, with a line of its own for the label of each block."""
         lines = [f"**{escape_markdown(self.title)}**", ""] if self.title else []
         lines.append(_pipes(escape_markdown(name) for name in self.header))
-        lines.append(_pipes("---:" if right else "---" for right in self._numeric()))
+        lines.append(_pipes("---:" if right else "---" for right in self.numeric()))
         for i, block in enumerate(self.blocks):
             if block.label or i > 0:
                 label = f"*{escape_markdown(block.label)}*" if block.label else ""
@@ -139,7 +141,7 @@ class Table:
         \end{table}
         <BLANKLINE>
         """
-        alignment = "".join("r" if right else "l" for right in self._numeric())
+        alignment = "".join("r" if right else "l" for right in self.numeric())
         lines = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering"]
         lines += [rf"\caption{{{escape_latex(self.title)}}}"] if self.title else []
         lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", _ampersands(map(escape_latex, self.header))]
@@ -225,8 +227,47 @@ class Table:
     def _columns(self) -> list[list[Cell]]:
         return [[row[i] for row in self._rows()] for i in range(len(self.header))]
 
-    def _numeric(self) -> list[bool]:
+    def numeric(self) -> list[bool]:
+        """For each column, whether there are numbers in it."""
         return [any(cell.value is not None for cell in column) for column in self._columns()]
+
+
+def table_json(table: Table) -> dict[str, Any]:
+    """A table as plain values for JSON; numbers that JSON does not have as text.
+
+    >>> table = Table("Means", ["run", "RR"], [Block("", [[Cell("a"), number(0.5)], [Cell("b"), MISSING]])])
+    >>> table_json(table)["blocks"][0]["rows"]
+    [[{'text': 'a'}, {'text': '0.500', 'value': 0.5}], [{'text': 'b'}, {'text': '–'}]]
+    """
+    values = asdict(table)
+    for block in values["blocks"]:
+        block["rows"] = [[_cell_json(cell) for cell in row] for row in block["rows"]]
+    return values
+
+
+def table_from_json(values: dict[str, Any]) -> Table:
+    """The table that `table_json` made these values of.
+
+    >>> table = Table("Means", ["run", "RR"], [Block("", [[Cell("a"), number(0.5, bold=True)]])], ["a note"])
+    >>> table_from_json(table_json(table)) == table
+    True
+    """
+    blocks = [
+        Block(block["label"], [[_cell(cell) for cell in row] for row in block["rows"]]) for block in values["blocks"]
+    ]
+    return Table(**values | {"blocks": blocks})
+
+
+def _cell_json(cell: dict[str, Any]) -> dict[str, Any]:
+    """Only what differs from a plain text."""
+    kept = {name: cell[name] for name in ("text", "bold", "marks") if name == "text" or cell[name]}
+    value = cell["value"]
+    return kept if value is None else kept | {"value": value if math.isfinite(value) else str(value)}
+
+
+def _cell(values: dict[str, Any]) -> Cell:
+    value = values.get("value")
+    return Cell(**values | {"value": float(value) if isinstance(value, str) else value})
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

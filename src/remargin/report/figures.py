@@ -1,0 +1,326 @@
+"""Figures as plain data: what is drawn, as SVG, as a table of numbers, and as JSON."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from remargin.evaluation.significance import ROUNDING
+from remargin.report.svg.circle import draw_circle
+from remargin.report.svg.lines import draw_lines
+from remargin.report.svg.scatter import draw_scatter
+from remargin.report.tables import csv_text
+
+Values = Sequence[float | None]
+SIDES = ("above", "on", "below")
+
+
+@dataclass
+class Series:
+    """A line: y against x, perhaps with a band from `low` to `high`. None and NaN leave a gap.
+
+    >>> Series("loss", [1, 2, 3], [0.5, float("nan"), 0.25]).y
+    [0.5, None, 0.25]
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Values
+    low: Values | None = None
+    high: Values | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "low", "high"):
+            values = getattr(self, name)
+            if values is None:
+                continue
+            if len(values) != len(self.x):
+                raise ValueError(f"{self.name}: {len(values)} values of {name} for {len(self.x)} of x")
+            setattr(self, name, [_plain(value) for value in values])
+        if None in self.x:
+            raise ValueError(f"{self.name}: an x that is not a number")
+        if (self.low is None) != (self.high is None):
+            raise ValueError(f"{self.name}: a band needs both low and high")
+
+    def rows(self) -> Iterator[tuple[float, float | None, float | None, float | None]]:
+        """x, y, low and high of each point. A band without one of its sides has no other side either."""
+        low, high = (values or [None] * len(self.x) for values in (self.low, self.high))
+        for x, y, bottom, top in zip(self.x, self.y, low, high, strict=True):
+            whole = bottom is not None and top is not None
+            yield x, y, bottom if whole else None, top if whole else None
+
+    def highest(self, gap: tuple[float, float] | None = None) -> tuple[float, float] | None:
+        """Where the maximum is, as x and y: the first of several, outside of a gap. None without values.
+
+        >>> Series("nDCG@10", [0, 100, 200], [0.1, 0.4, 0.4]).highest()
+        (100, 0.4)
+        """
+        a, b = gap or (0.0, 0.0)
+        found = [(x, y) for x, y, _, _ in self.rows() if y is not None and not a < x < b]
+        return max(found, key=lambda place: place[1], default=None)
+
+
+@dataclass
+class Panel:
+    """A coordinate system with lines in it.
+
+    Attributes:
+        title: above it; may be empty.
+        x_label: under it.
+        y_label: beside it.
+        series: the lines.
+        mark_maxima: put a dot on the highest point of each line.
+        gap: leave out what is between these two x, for long runs of which the ends matter.
+
+    Example:
+        >>> panel = Panel("", "step", "loss", [Series("ours", [1, 2], [0.5, 0.25])], gap=(500, 9500))
+        >>> panel.series[0].name
+        'ours'
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    series: list[Series]
+    mark_maxima: bool = False
+    gap: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.gap is not None:
+            self.gap = (self.gap[0], self.gap[1])
+            if not self.gap[0] < self.gap[1]:
+                raise ValueError(f"a gap from {self.gap[0]} to {self.gap[1]}")
+
+
+@dataclass
+class LineFigure:
+    """Small multiples: rows of panels, under one legend. The panels of a row share their y axis.
+
+    >>> panel = Panel("", "step", "loss", [Series("ours", [1, 2, 4], [0.5, 0.25, 0.125])])
+    >>> figure = LineFigure("loss", "Loss", "It falls.", [[panel]])
+    >>> figure.svg()[:22]
+    '<svg viewBox="0 0 760 '
+    >>> print(figure.csv())
+    panel,series,x,y,low,high
+    loss,ours,1,0.5,,
+    loss,ours,2,0.25,,
+    loss,ours,4,0.125,,
+    <BLANKLINE>
+    """
+
+    name: str
+    title: str
+    caption: str
+    rows: list[list[Panel]]
+
+    def __post_init__(self) -> None:
+        if not self.rows or not all(self.rows):
+            raise ValueError(f"{self.name}: a row without panels")
+        for row in self.rows:
+            if len({panel.y_label for panel in row}) > 1:
+                raise ValueError(f"{self.name}: the panels of a row share their y axis, and so its label")
+
+    @property
+    def panels(self) -> list[Panel]:
+        """All panels, row by row."""
+        return [panel for row in self.rows for panel in row]
+
+    def svg(self, standalone: bool = False) -> str:
+        """To stand inside a page, or alone as a file of its own with style and title."""
+        return draw_lines(self, standalone)
+
+    def csv(self) -> str:
+        """Every number, a line for each point. A panel is called by its title, its y label, or both if need be."""
+        titles = [panel.title or panel.y_label for panel in self.panels]
+        full = [f"{panel.title}, {panel.y_label}" if panel.title else panel.y_label for panel in self.panels]
+        names = titles if len(set(titles)) == len(titles) else full
+        rows = [
+            [name, series.name, *values]
+            for name, panel in zip(names, self.panels, strict=True)
+            for series in panel.series
+            for values in series.rows()
+        ]
+        return csv_text(["panel", "series", "x", "y", "low", "high"], rows)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A query in a scatter plot: two scores, its id, and its text.
+
+    >>> Point(0.5, 1.0, "q1", "how do margins adapt").label
+    'q1'
+    """
+
+    x: float
+    y: float
+    label: str
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.x) and math.isfinite(self.y)):
+            raise ValueError(f"{self.label}: a score that is not a number")
+
+
+@dataclass
+class Scatter:
+    """The scores of two runs, query by query: above the diagonal are those for which the run of the y axis is better.
+
+    >>> points = [Point(0.5, 1.0, "q1", "how do margins adapt"), Point(0.5, 0.5, "q2", "what is a margin")]
+    >>> figure = Scatter("queries", "Query by query", "", "before", "after", points)
+    >>> figure.counts()
+    {'above': 1, 'on': 1, 'below': 0}
+    >>> print(figure.csv())
+    label,x,y,text
+    q1,0.5,1.0,how do margins adapt
+    q2,0.5,0.5,what is a margin
+    <BLANKLINE>
+    """
+
+    name: str
+    title: str
+    caption: str
+    x_label: str
+    y_label: str
+    points: list[Point]
+
+    def side(self, point: Point) -> str:
+        """Where a point is: above the diagonal, on it, or below it. What differs by rounding alone is on it."""
+        difference = point.y - point.x
+        return "on" if abs(difference) <= ROUNDING else "above" if difference > 0 else "below"
+
+    def counts(self) -> dict[str, int]:
+        """How many points there are on either side of the diagonal, and on it."""
+        sides = [self.side(point) for point in self.points]
+        return {side: sides.count(side) for side in SIDES}
+
+    def svg(self, standalone: bool = False) -> str:
+        """To stand inside a page, or alone as a file of its own with style and title."""
+        return draw_scatter(self, standalone)
+
+    def csv(self) -> str:
+        """A line for each query."""
+        rows = [[point.label, point.x, point.y, point.text] for point in self.points]
+        return csv_text(["label", "x", "y", "text"], rows)
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """What becomes of a point on the circle: it moves from an angle to another, or is pulled so strongly.
+
+    Angles are in degrees, anticlockwise from the right; a positive pull is anticlockwise too. The strongest pull of a
+    figure has the longest arrow, and the others are as long as their share of it.
+
+    >>> Arrow("d-1", -15, end=-45).pull is None
+    True
+    """
+
+    label: str
+    start: float
+    end: float | None = None
+    pull: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.end is None) == (self.pull is None):
+            raise ValueError(f"{self.label}: an arrow has an end or a pull")
+        if not all(math.isfinite(value) for value in (self.start, self.end, self.pull) if value is not None):
+            raise ValueError(f"{self.label}: an arrow with a number that is none")
+        if self.end is not None and abs(self.end - self.start) >= 360:
+            raise ValueError(f"{self.label}: an arrow around the whole circle")
+
+
+@dataclass
+class CirclePanel:
+    """A circle: points and targets by their angles, and arrows. Labels such as d+ and d-1 are set as in the paper.
+
+    >>> CirclePanel("static", {"q": 90, "d+": 45, "d-1": -15}, [Arrow("d-1", -15, end=-45)]).points["d+"]
+    45
+    """
+
+    title: str
+    points: dict[str, float]
+    arrows: list[Arrow] = field(default_factory=list)
+    targets: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Circle:
+    """Points on the unit circle, and where a loss pulls them: the paper's figure 2.
+
+    >>> panel = CirclePanel("static", {"q": 90, "d-1": -15}, [Arrow("d-1", -15, end=-45)], {"d-1": -45})
+    >>> print(Circle("pull", "Where negatives go", "", [panel]).csv())
+    panel,kind,label,angle,end,pull
+    static,point,q,90,,
+    static,point,d-1,-15,,
+    static,target,d-1,-45,,
+    static,arrow,d-1,-15,-45,
+    <BLANKLINE>
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: list[CirclePanel]
+
+    def __post_init__(self) -> None:
+        if not self.panels:
+            raise ValueError(f"{self.name}: no panels")
+
+    def svg(self, standalone: bool = False) -> str:
+        """To stand inside a page, or alone as a file of its own with style and title."""
+        return draw_circle(self, standalone)
+
+    def csv(self) -> str:
+        """A line for each point, target and arrow."""
+        rows: list[list[object]] = []
+        for panel in self.panels:
+            for kind, angles in (("point", panel.points), ("target", panel.targets)):
+                rows += [[panel.title, kind, label, angle, None, None] for label, angle in angles.items()]
+            rows += [[panel.title, "arrow", arrow.label, arrow.start, arrow.end, arrow.pull] for arrow in panel.arrows]
+        return csv_text(["panel", "kind", "label", "angle", "end", "pull"], rows)
+
+
+Figure = LineFigure | Scatter | Circle
+KINDS: dict[str, type[Figure]] = {"lines": LineFigure, "scatter": Scatter, "circle": Circle}
+
+
+def figure_json(figure: Figure) -> dict[str, Any]:
+    """A figure as plain values for JSON.
+
+    >>> figure_json(Scatter("s", "Scores", "", "before", "after", [Point(0.5, 1.0, "q1")]))["kind"]
+    'scatter'
+    """
+    kind = next(name for name, of_kind in KINDS.items() if isinstance(figure, of_kind))
+    return {"kind": kind, **asdict(figure)}
+
+
+def figure_from_json(values: dict[str, Any]) -> Figure:
+    """The figure that `figure_json` made these values of.
+
+    >>> figure = Scatter("s", "Scores", "", "before", "after", [Point(0.5, 1.0, "q1")])
+    >>> figure_from_json(figure_json(figure)) == figure
+    True
+    """
+    values = dict(values)
+    kind = values.pop("kind")
+    if kind == "lines":
+        return LineFigure(**values | {"rows": [[_panel(panel) for panel in row] for row in values["rows"]]})
+    if kind == "scatter":
+        return Scatter(**values | {"points": [Point(**point) for point in values["points"]]})
+    if kind == "circle":
+        panels = [CirclePanel(**p | {"arrows": [Arrow(**a) for a in p["arrows"]]}) for p in values["panels"]]
+        return Circle(**values | {"panels": panels})
+    raise ValueError(f"no figure is of kind {kind!r}")
+
+
+def _panel(values: dict[str, Any]) -> Panel:
+    return Panel(**values | {"series": [Series(**series) for series in values["series"]]})
+
+
+def _plain(value: float | None) -> float | None:
+    """A number of Python's own, or None where there is none."""
+    if value is None or not math.isfinite(value):
+        return None
+    return int(value) if isinstance(value, numbers.Integral) else float(value)

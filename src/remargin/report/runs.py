@@ -1,0 +1,313 @@
+"""Sections from what the toolkit writes anyway: training runs, and the scores of every query."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from remargin.errors import InputError
+from remargin.report.figures import Figure, LineFigure, Panel, Point, Scatter, Series
+from remargin.report.sections import FILE, Section
+from remargin.report.tables import Block, Cell, Table, number
+
+CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
+ABOUT = ("settings", "command", "versions")  # of the config, apart from what was trained on what
+SHOWN = 12  # a table has no more validations
+SPEEDS = {
+    "triplets_per_second": ("triplets/s", 1),
+    "tokens_per_second": ("tokens/s", 0),
+    "utilisation": ("utilisation", 3),
+    "padding": ("padding", 3),
+    "data_wait": ("waiting for data", 3),
+}
+
+Metrics = dict[str, list[float | None]]
+
+
+def sections_in(folder: str | Path) -> list[Section]:
+    """Every section in a folder, at any depth, in the order of their paths, and training runs that none of them covers.
+
+    Raises:
+        InputError: if there is nothing.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> for name in ("b", "a/deep"):
+        ...     _ = Section(name, name.upper()).save(folder / name)
+        >>> [section.title for section in sections_in(folder)]
+        ['A/DEEP', 'B']
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError("is not a folder" if folder.exists() else "no such folder", file=folder, do="check the path")
+    found = list(_sections(folder, with_runs=True))
+    if not found:
+        problem = f"nothing to report: no {FILE} in it at any depth, and no training run"
+        raise InputError(problem, file=folder, do="give a folder that `remargin reproduce` or `remargin fit` wrote")
+    return found
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is one that `remargin fit` wrote, and has something to show.
+
+    >>> is_run(Path("nowhere"))
+    False
+    """
+    return (folder / CONFIG).is_file() and (folder / METRICS).is_file()
+
+
+def run_section(folder: str | Path) -> Section:
+    """What a training run did: its losses, validations, targets, speed and settings. Also of one that is not done yet.
+
+    Raises:
+        InputError: if files of the run are missing or damaged.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> asked = "{data: faq, model: minilm, settings: {steps: 2, batch_size: 64, loss: {target: distributed}}}"
+        >>> _ = (folder / "config.yaml").write_text(f"asked: {asked}")
+        >>> _ = (folder / "metrics.csv").write_text("step,loss\\n1,0.5\\n2,0.25\\n")
+        >>> section = run_section(folder)
+        >>> section.summary[0], section.figures[0].panels[0].series[0].y
+        ('minilm was trained on faq for 2 steps of 64 triplets. Target: distributed.', [0.5, 0.25])
+    """
+    folder = Path(folder)
+    config = _read_config(folder / CONFIG)
+    metrics = _read_metrics(folder / METRICS)
+    report = _read_report(folder / REPORT)
+    measure = str(config["settings"].get("validation_measure", "validation"))
+    validations = _validations(report, metrics, measure)
+    summary = [*_what(config, metrics, report), *_gain(validations, measure, report), *_pace(metrics, report)]
+    tables = [*_validation_tables(validations), *_speed_tables(metrics)]
+    notes = [] if report else [f"There is no {REPORT}: the run is not done, or it was stopped."]
+    name = folder.absolute().name
+    settings = {key: value for key, value in config.items() if key not in ABOUT} | config["settings"]
+    settings |= {key: config[key] for key in ABOUT[1:] if key in config}
+    return Section(name, f"Training run {name}", summary, tables, _figures(metrics, validations), settings, notes)
+
+
+def scatter_of(
+    scores: Mapping[str, Mapping[str, float]],
+    queries: Mapping[str, str],
+    measure: str = "",
+    name: str = "queries",
+    title: str = "",
+    caption: str = "",
+) -> Scatter:
+    """The scores of two evaluations against each other: the first on the x axis, the second on the y axis.
+
+    Args:
+        scores: of two runs by their names, each by query: `evaluate(...).per_query["nDCG@10"]`.
+        queries: their texts, as far as there are any.
+        measure: that the scores are of.
+        name: of the figure.
+        title: of the figure; without, the names of the runs.
+        caption: what comes before the words that explain the marks.
+
+    Raises:
+        InputError: if there are not two, or if they were measured on different queries.
+
+    Example:
+        >>> scores = {"before": {"q1": 0.5}, "after": {"q1": 1.0}}
+        >>> scatter = scatter_of(scores, {"q1": "how do margins adapt"}, "RR")
+        >>> scatter.y_label, scatter.counts(), scatter.points[0].text
+        ('after, RR', {'above': 1, 'on': 0, 'below': 0}, 'how do margins adapt')
+    """
+    if len(scores) != 2:
+        raise InputError(f"a scatter plot of {len(scores)} runs", do="give two")
+    (a, of_a), (b, of_b) = scores.items()
+    different = of_a.keys() ^ of_b.keys()
+    if different:
+        problem = f"{a} and {b} were measured on different queries, such as {min(different)!r}"
+        raise InputError(problem, do="measure both on the same ones")
+    points = [Point(float(x), float(of_b[query]), query, queries.get(query, "")) for query, x in of_a.items()]
+    marks = f"Above the diagonal {b} is better, below it {a}. Larger marks are several queries with the same scores."
+    labels = [f"{run}, {measure}" if measure else run for run in (a, b)]
+    words = " ".join(part for part in (caption, marks) if part)
+    return Scatter(name, title or f"{a} and {b}, query by query", words, labels[0], labels[1], points)
+
+
+def _sections(folder: Path, with_runs: bool) -> Iterator[Section]:
+    """A section stands for the runs under it, so that these are left out; sections under it are not."""
+    if (folder / FILE).is_file():
+        yield Section.load(folder)
+        with_runs = False
+    elif with_runs and is_run(folder):
+        yield run_section(folder)
+    for child in sorted(folder.iterdir()):
+        if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
+            yield from _sections(child, with_runs)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """What was asked for: the data, the model, and under `settings` how to train; and by whom it was done."""
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        asked = config["asked"]
+        about = {key: config[key] for key in ABOUT if key in config}
+        return {**asked, **about, "settings": {**asked["settings"], "loss": dict(asked["settings"]["loss"])}}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError):
+        raise InputError("not the config of a training run", file=path, do="give a folder that `fit` wrote") from None
+
+
+def _read_report(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        return {**report, "seconds": float(report["seconds"]), "steps": int(report["steps"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError("not the report of a training run", file=path, do="give a folder that `fit` wrote") from None
+
+
+def _read_metrics(path: Path) -> Metrics:
+    """The columns of metrics.csv; None where a row has no value."""
+    with open(path, newline="", encoding="utf-8", errors="replace") as file:
+        reader = csv.DictReader(file)
+        names = reader.fieldnames or []
+        if "step" not in names:
+            raise InputError("no column 'step'", file=path, do="give a folder that `fit` wrote")
+        columns: Metrics = {name: [] for name in names}
+        for row in reader:
+            for name in names:
+                columns[name].append(_value(row[name], path, reader.line_num))
+    if None in columns["step"]:
+        line = columns["step"].index(None) + 2
+        raise InputError("no step", file=path, line=line, do="delete the line")
+    return columns
+
+
+def _value(text: str | None, path: Path, line: int) -> float | None:
+    if not text:
+        return None
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        raise InputError(f"{text!r} is not a number", file=path, line=line, do="delete the line") from None
+
+
+def _column(metrics: Metrics, name: str) -> tuple[list[float], list[float]]:
+    """Steps and values of a column, where it has values."""
+    pairs = zip(metrics["step"], metrics.get(name, [None] * len(metrics["step"])), strict=True)
+    found = [(step, value) for step, value in pairs if step is not None and value is not None]
+    return [step for step, _ in found], [value for _, value in found]
+
+
+Validations = dict[str, list[tuple[float, float]]]  # steps and values, by measure
+
+
+def _validations(report: dict[str, Any] | None, metrics: Metrics, measure: str) -> Validations:
+    """As the report has them, with all their digits and perhaps several measures, or else those logged so far."""
+    found: Validations = {}
+    for step, values in (report or {}).get("validations", []):
+        for name, value in (values if isinstance(values, dict) else {measure: values}).items():
+            found.setdefault(name, []).append((step, value))
+    logged = list(zip(*_column(metrics, "validation"), strict=True))
+    return found or ({measure: logged} if logged else {})
+
+
+def _what(config: dict[str, Any], metrics: Metrics, report: dict[str, Any] | None) -> list[str]:
+    settings = config["settings"]
+    steps = report["steps"] if report else max(metrics["step"], key=lambda step: step or 0, default=0)
+    place = Path(str(config.get("model")))
+    model = Path(*place.parts[-2:]) if place.is_absolute() else place  # all of it is among the settings
+    target = settings["loss"].get("target")
+    in_batch = ", in-batch negatives" if settings["loss"].get("in_batch") else ""
+    start = f"{model} was trained on {config.get('data')}"
+    size = settings.get("batch_size", 1) * settings.get("accumulate", 1)
+    early = ", when it was stopped early" if report and report.get("stopped_early") else ""
+    return [f"{start} for {steps:,} steps of {size} triplets{early}. Target: {target}{in_batch}."]
+
+
+def _gain(validations: Validations, measure: str, report: dict[str, Any] | None) -> list[str]:
+    words = []
+    values = validations.get(measure, [])
+    if len(values) > 1:
+        before = values[0][1]
+        step, best = max(values[1:], key=lambda pair: pair[1])
+        change = f"a gain of {best - before:.3f}" if best > before else "no gain"
+        validated = f"{before:.3f} before, {best:.3f} at best, at step {step:,}: {change}"
+        words.append(f"{measure} on the validation queries: {validated}.")
+    also = (report or {}).get("also")
+    if also:
+        words.append(f"{also['measure']} on {also['data']}: {also['before']:.3f} before, {also['after']:.3f} after.")
+    return words
+
+
+def _pace(metrics: Metrics, report: dict[str, Any] | None) -> list[str]:
+    _, values = _column(metrics, "triplets_per_second")
+    pace = f", at a median of {statistics.median(values):,.1f} triplets a second" if values else ""
+    if report:
+        return [f"It took {report['seconds']:,.0f} seconds{pace}."]
+    return [f"So far it ran{pace}."] if pace else []
+
+
+def _validation_tables(validations: Validations) -> list[Table]:
+    """A row for each validation, the best of each measure bold."""
+    if not validations:
+        return []
+    by_measure = {measure: dict(values) for measure, values in validations.items()}
+    best = {measure: max(values.values()) for measure, values in by_measure.items()}
+    steps = list(dict.fromkeys(step for values in by_measure.values() for step in values))
+    notes = ["Bold: the highest."]
+    if len(steps) > SHOWN:
+        notes.append(f"The first, the best and the last of {len(steps):,} validations; the figure has all.")
+        highest = {max(values, key=lambda step: values[step]) for values in by_measure.values()}
+        steps = [step for step in steps if step in {steps[0], steps[-1], *highest}]
+    rows = []
+    for step in steps:
+        found = {measure: values.get(step) for measure, values in by_measure.items()}
+        cells = [number(value, 4, bold=value == best[measure]) for measure, value in found.items()]
+        rows.append([Cell(f"{step:,}", value=step), *cells])
+    return [Table("Validations", ["step", *validations], [Block("", rows)], notes)]
+
+
+def _speed_tables(metrics: Metrics) -> list[Table]:
+    rows = []
+    for name, (label, digits) in SPEEDS.items():
+        _, values = _column(metrics, name)
+        if values:
+            found = (statistics.median(values), min(values), max(values))
+            rows.append([Cell(label), *(Cell(f"{value:,.{digits}f}", value=value) for value in found)])
+    note = "Over log lines, the first and slowest ones included. Utilisation, padding and waiting are shares."
+    return [Table("Speed", ["speed", "median", "lowest", "highest"], [Block("", rows)], [note])] if rows else []
+
+
+def _figures(metrics: Metrics, validations: Validations) -> list[Figure]:
+    """Only of what has values."""
+    figures: list[Figure] = []
+    parts = {"loss": "loss", "explicit_mean": "explicit mean", "spread": "spread"}
+    losses = [Series(label, *_column(metrics, name)) for name, label in parts.items()]
+    if any(series.x for series in losses):
+        caption = "The loss, and the two parts that it is the sum of: the error of the mean target, and its spread."
+        caption = caption if losses[1].x else "The loss."
+        drawn = [series for series in losses if series.x]
+        figures.append(LineFigure("loss", "Loss", caption, [[Panel("", "step", "loss", drawn)]]))
+    for measure, values in validations.items():
+        series = Series(measure, [step for step, _ in values], [value for _, value in values])
+        panel = Panel("", "step", measure, [series], mark_maxima=True)
+        name, title = f"validation-{measure}", f"Validation, {measure}"
+        figures.append(LineFigure(name, title, "On the validation queries. The large dot is the best.", [[panel]]))
+    bands = [_band(metrics, name) for name in ("target", "margin")]
+    panels = [Panel(s.name, "step", "similarity", [s]) for s in bands if s.x]
+    if panels:
+        caption = "Mean over the batch; the band reaches from the lowest to the highest."
+        figures.append(LineFigure("targets", "Targets and margins", caption, [panels]))
+    return figures
+
+
+def _band(metrics: Metrics, name: str) -> Series:
+    steps, mean = _column(metrics, f"{name}_mean")
+    edges: Sequence[dict[float, float]] = [
+        dict(zip(*_column(metrics, f"{name}_{edge}"), strict=True)) for edge in ("min", "max")
+    ]
+    low, high = ([edge.get(step) for step in steps] for edge in edges)
+    return Series(f"{name}s", steps, mean, low, high)

@@ -1,0 +1,157 @@
+"""Sections of a report, kept as files: all that a page shows, without the code that made the numbers."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from remargin.errors import InputError
+from remargin.files import new_file, read_header, refuse_existing, write_header
+from remargin.report.figures import Figure, figure_from_json, figure_json
+from remargin.report.tables import Table, table_from_json, table_json
+
+FILE = "section.json"
+FORMAT = "remargin-section-1"
+AGAIN = "make it again"
+
+
+@dataclass
+class Section:
+    """A part of a report: one experiment, or one run.
+
+    Attributes:
+        name: short, for files and links.
+        title: its heading.
+        summary: what came of it, in plain words, a paragraph each.
+        tables: the numbers.
+        figures: the pictures.
+        settings: what it takes to repeat it. Anything that JSON does not know becomes text.
+        notes: what else a reader should know.
+
+    Example:
+        >>> import tempfile
+        >>> section = Section("loss", "How the losses compare", ["Distributed is best."], settings={"seed": 0})
+        >>> folder = section.save(Path(tempfile.mkdtemp()) / "loss")
+        >>> Section.load(folder) == section
+        True
+    """
+
+    name: str
+    title: str
+    summary: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.settings = _plain(self.settings)
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> Path:
+        """Write it to a folder, beside whatever else is there, and return the folder. section.json comes last.
+
+        folder/
+          section.json           everything, for `load`
+          TABLE.csv              each table, by its title
+          tables.md tables.tex   all tables
+          figures/NAME.svg .csv  each figure, and its numbers
+
+        Raises:
+            InputError: if there is a section already, and it is not to be overwritten.
+        """
+        folder = Path(folder)
+        refuse_existing(folder / FILE, overwrite)
+        for name, text in self.files():
+            with new_file(folder / name, overwrite=True) as file:
+                file.write(text.encode())
+        write_header(folder / FILE, self.to_json())
+        return folder
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """The names of all files but section.json, and what is in them.
+
+        >>> from remargin.report.tables import Block, Cell
+        >>> section = Section("loss", "Losses", tables=[Table("Means, test", ["run"], [Block("", [[Cell("a")]])])])
+        >>> [name for name, text in section.files()]
+        ['means-test.csv', 'tables.md', 'tables.tex']
+        """
+        names = unique_names(table.title or "table" for table in self.tables)
+        for name, table in zip(names, self.tables, strict=True):
+            yield f"{name}.csv", table.csv()
+        if self.tables:
+            yield "tables.md", "\n".join(table.markdown() for table in self.tables)
+            yield "tables.tex", "\n".join(table.latex() for table in self.tables)
+        for name, figure in zip(unique_names(figure.name for figure in self.figures), self.figures, strict=True):
+            yield f"figures/{name}.svg", figure.svg(standalone=True) + "\n"
+            yield f"figures/{name}.csv", figure.csv()
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain values.
+
+        >>> Section("loss", "Losses").to_json()["format"]
+        'remargin-section-1'
+        """
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "title": self.title,
+            "summary": self.summary,
+            "tables": [table_json(table) for table in self.tables],
+            "figures": [figure_json(figure) for figure in self.figures],
+            "settings": self.settings,
+            "notes": self.notes,
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> Section:
+        """A section that `save` wrote, from its folder or its file.
+
+        Raises:
+            InputError: if there is none, or if it is damaged or of another version.
+        """
+        path = Path(path)
+        path = path / FILE if path.is_dir() else path
+        values = read_header(path, FORMAT, AGAIN)
+        del values["format"]
+        try:
+            values["tables"] = [table_from_json(table) for table in values["tables"]]
+            values["figures"] = [figure_from_json(figure) for figure in values["figures"]]
+            return cls(**values)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"not a section that can be read ({error!r})", file=path, do=AGAIN) from None
+
+
+def unique_names(titles: Iterable[str]) -> list[str]:
+    """Titles as short names for files and links, no two of them alike.
+
+    >>> unique_names(["Zero-shot, nDCG@10", "Loss", "loss", "損失"])
+    ['zero-shot-ndcg-10', 'loss', 'loss-2', '損失']
+    """
+    names: list[str] = []
+    for title in titles:
+        name = re.sub(r"\W+", "-", title.lower()).strip("-")[:60].strip("-") or "unnamed"
+        count = 1
+        while (name if count == 1 else f"{name}-{count}") in names:
+            count += 1
+        names.append(name if count == 1 else f"{name}-{count}")
+    return names
+
+
+def _plain(value: Any) -> Any:
+    """Values that JSON gives back as they were."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real) and math.isfinite(value):
+        return float(value)
+    return str(value)

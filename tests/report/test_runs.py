@@ -1,0 +1,150 @@
+"""Sections made from training runs and from the scores of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from remargin.errors import InputError
+from remargin.report.figures import LineFigure
+from remargin.report.runs import SPEEDS, run_section, scatter_of, sections_in
+from remargin.report.sections import Section
+
+from .conftest import made_up
+
+MakeRun = Callable[..., Path]
+REPORT = {"steps": 2, "seconds": 1234.5, "stopped_early": False, "validations": [[0, 0.5001], [2, 0.7502]]}
+
+
+def lines(section: Section) -> dict[str, LineFigure]:
+    return {figure.name: figure for figure in section.figures if isinstance(figure, LineFigure)}
+
+
+def test_a_finished_run(make_run: MakeRun) -> None:
+    also = {"measure": "nDCG@10", "data": "scifact", "before": 0.6, "after": 0.55}
+    section = run_section(make_run("faq", {**REPORT, "also": also}))
+    assert (section.name, section.title) == ("faq", "Training run faq")
+    assert section.summary == [
+        "minilm/best was trained on pairs:faq.csv for 2 steps of 64 triplets. Target: 0.3, in-batch negatives.",
+        "nDCG@10 on the validation queries: 0.500 before, 0.750 at best, at step 2: a gain of 0.250.",
+        "nDCG@10 on scifact: 0.600 before, 0.550 after.",
+        "It took 1,234 seconds, at a median of 15.0 triplets a second.",
+    ]
+    assert section.notes == []
+    found = lines(section)
+    assert list(found) == ["loss", "validation-nDCG@10", "targets"]
+    loss, mean, spread = found["loss"].panels[0].series
+    assert (loss.x, loss.y, mean.y, spread.y) == ([1, 2], [0.5, None], [0.3, 0.2], [0.2, 0.2])
+    [validation] = found["validation-nDCG@10"].panels
+    assert validation.mark_maxima
+    assert (validation.series[0].x, validation.series[0].y) == ([0, 2], [0.5001, 0.7502])  # as precise as the report
+    [targets] = found["targets"].panels  # there are no margins in this log
+    assert (targets.series[0].low, targets.series[0].high) == ([0.1, 0.2], [0.9, 0.8])
+    validations, speed = section.tables
+    assert [[cell.text for cell in row] for row in validations.blocks[0].rows] == [["0", "0.5001"], ["2", "0.7502"]]
+    assert [cell.bold for row in validations.blocks[0].rows for cell in row[1:]] == [False, True]
+    assert [cell.text for cell in speed.blocks[0].rows[0]] == ["triplets/s", "15.0", "10.0", "20.0"]
+    assert section.settings["loss"] == {"target": "0.3", "in_batch": True}
+    assert section.settings["versions"] == {"torch": "2.13"}
+
+
+def test_a_run_that_is_not_done(make_run: MakeRun) -> None:
+    section = run_section(make_run("faq"))
+    assert section.notes == ["There is no report.json: the run is not done, or it was stopped."]
+    assert section.summary[-1] == "So far it ran, at a median of 15.0 triplets a second."
+    assert lines(section)["validation-nDCG@10"].panels[0].series[0].y == [0.5, 0.75]
+
+
+def test_a_run_that_only_began(make_run: MakeRun) -> None:
+    folder = make_run("faq")
+    (folder / "metrics.csv").write_text("step,loss\n")
+    section = run_section(folder)
+    assert (section.tables, section.figures) == ([], [])
+    assert "for 0 steps" in section.summary[0]
+
+
+def test_validations_by_several_measures(make_run: MakeRun) -> None:
+    validations = [
+        [step, {"nDCG@10": 0.5 + 0.01 * (step % 7), "R@100": 1 - 0.001 * step}] for step in range(0, 200, 10)
+    ]
+    section = run_section(make_run("faq", {**REPORT, "stopped_early": True, "validations": validations}))
+    assert list(lines(section)) == ["loss", "validation-nDCG@10", "validation-R@100", "targets"]
+    assert len(lines(section)["validation-R@100"].panels[0].series[0].y) == 20
+    table = section.tables[0]
+    assert table.header == ["step", "nDCG@10", "R@100"]
+    assert [row[0].text for row in table.blocks[0].rows] == ["0", "20", "190"]
+    assert table.notes[1] == "The first, the best and the last of 20 validations; the figure has all."
+    assert "stopped early" in section.summary[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("config.yaml", "asked: 3", "not the config of a training run"),
+        ("config.yaml", "a: [", "not the config of a training run"),
+        ("report.json", "{", "not the report of a training run"),
+        ("report.json", "[]", "not the report of a training run"),
+        ("metrics.csv", "", "no column 'step'"),
+        ("metrics.csv", "step,loss\n1,0.5\n2,many\n", "metrics.csv:3: 'many' is not a number"),
+        ("metrics.csv", "step,loss\n1,0.5\n,0.5\n", "metrics.csv:3: no step"),
+    ],
+)
+def test_damaged_runs_say_which_file(make_run: MakeRun, file: str, content: str, words: str) -> None:
+    folder = make_run("faq", REPORT)
+    (folder / file).write_text(content)
+    with pytest.raises(InputError, match=words) as caught:
+        run_section(folder)
+    assert file in str(caught.value)
+
+
+def test_sections_are_found_at_any_depth_in_order(tmp_path: Path, make_run: MakeRun) -> None:
+    for name in ("b", "a/x/y", "c"):
+        made_up(name).save(tmp_path / name)
+    make_run("a/run", REPORT)
+    make_run("c/runs/hidden", REPORT)  # the section of c stands for it
+    made_up("nested").save(tmp_path / "c" / "runs" / "nested")
+    (tmp_path / ".scratch").mkdir()
+    made_up("scratch").save(tmp_path / ".scratch")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert [section.name for section in sections_in(tmp_path)] == ["run", "a/x/y", "b", "c", "nested"]
+    assert [section.name for section in sections_in(tmp_path / "a" / "run")] == ["run"]
+    assert [section.name for section in sections_in(tmp_path / "c" / "runs" / "hidden")] == ["hidden"]
+
+
+def test_nothing_to_report(tmp_path: Path) -> None:
+    for folder, words in [
+        (tmp_path, "nothing to report: no section.json in it"),
+        (tmp_path / "nowhere", "no such folder"),
+        (tmp_path / "file", "is not a folder"),
+    ]:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(InputError, match=words):
+            sections_in(folder)
+
+
+def test_scores_of_two_runs_query_by_query() -> None:
+    before, after = {"q1": 0.5, "q2": 1.0, "q3": 0.0}, {"q3": 0.0, "q1": 0.75, "q2": 0.5}
+    figure = scatter_of({"before": before, "after": after}, {"q1": "how do margins adapt"}, "RR", caption="On test.")
+    points = {point.label: (point.x, point.y, point.text) for point in figure.points}
+    assert points == {"q1": (0.5, 0.75, "how do margins adapt"), "q2": (1.0, 0.5, ""), "q3": (0.0, 0.0, "")}
+    assert figure.counts() == {"above": 1, "on": 1, "below": 1}
+    assert (figure.x_label, figure.y_label) == ("before, RR", "after, RR")
+    assert figure.title == "before and after, query by query"
+    assert figure.caption.startswith("On test. Above the diagonal after is better, below it before.")
+
+
+def test_scores_that_do_not_belong_together() -> None:
+    with pytest.raises(InputError, match="measured on different queries, such as 'q2'"):
+        scatter_of({"a": {"q1": 1.0}, "b": {"q1": 1.0, "q2": 0.5}}, {})
+    with pytest.raises(InputError, match="a scatter plot of 1 runs; give two"):
+        scatter_of({"a": {"q1": 1.0}}, {})
+
+
+def test_the_columns_are_those_that_fit_writes() -> None:
+    from remargin.training.log import COLUMNS
+
+    read = {"step", "loss", "explicit_mean", "spread", "validation", *SPEEDS}
+    read |= {f"{what}_{edge}" for what in ("target", "margin") for edge in ("mean", "min", "max")}
+    assert read <= set(COLUMNS)
