@@ -70,7 +70,9 @@ def make_model(folder: Path, family: str = "bert", positions: int = 64, head: bo
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.post_processor = processors.TemplateProcessing(
-        single=f"{cls} $A {sep}", special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])]
+        single=f"{cls} $A {sep}",
+        pair=f"{cls} $A {sep} $B:1 {sep}:1" if bert_like else f"{cls} $A {sep} {sep} $B {sep}",
+        special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
     )
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend,

@@ -43,7 +43,7 @@ def main() -> None:
                 request = RunRequest(data, options.model, Path(out) / "run", document_length=options.document_length)
                 fitted = start(request, settings, say=lambda line: None)
             name = Path(data).name if Path(data).is_dir() else data
-            (_, before), (_, after) = fitted.validations
+            before, after = (values[settings.validation_measure] for _, values in fitted.validations)
             print(f"| {name} | {warm_up:g} | {before:.3f} | {after:.3f} |", flush=True)
 
 

@@ -140,7 +140,7 @@ class BiEncoder(nn.Module):
             log.warning("%s: pooling %s leaves its projection out", name, pooling)
         if checkpoint.ignored:
             log.info("%s: %d weights of heads that are not needed were ignored", name, len(checkpoint.ignored))
-        limit = _longest_input(backbone) or 200
+        limit = longest_input(backbone) or 200
         tokenizer = load_tokenizer(saved.transformer)
         if saved.lower_case and len({Tokenizer.of(tokenizer)([text], 8)[0].ids.tobytes() for text in ("A", "a")}) > 1:
             problem = "asks for lower case (do_lower_case) before a tokenizer that keeps case, which is not supported"
@@ -285,7 +285,7 @@ class BiEncoder(nn.Module):
             model_folder.write_settings(out, settings, self.projection, int(backbone.config.hidden_size))
 
     def _checked_length(self, kind: str, length: int) -> int:
-        limit = _longest_input(self.backbone)
+        limit = longest_input(self.backbone)
         if limit is not None and length > limit:
             raise InputError(f"{kind}_length {length}: the model has {limit} positions", do=f"use {limit} or less")
         return length
@@ -352,7 +352,7 @@ def _new_projection(dimension: int, spread: float, seed: int) -> nn.Linear:
     return projection
 
 
-def _longest_input(backbone: nn.Module) -> int | None:
+def longest_input(backbone: nn.Module) -> int | None:
     """How many tokens the model's positions allow, or None where there is no limit."""
     positions: int | None = getattr(backbone.config, "max_position_embeddings", None)
     table = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)

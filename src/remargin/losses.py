@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from remargin.numerics import dot, mean_squares, product, unit
 
-__all__ = ["ContrastiveLoss", "MarginLoss", "Statistics", "known_pairs"]
+__all__ = ["ContrastiveLoss", "DualTeacherLoss", "MarginLoss", "Statistics", "known_pairs"]
 
 Error = Literal["l2", "l1", "softplus"]
 Similarity = Literal["cosine", "dot"]
@@ -255,6 +255,40 @@ class MarginLoss(nn.Module):
         if through is not left:
             x = x - dot((left - through)[i], n[j].detach())[:, 0]
         return (batch.size * squares.sum() - x.square().sum()) / max(1, batch.size**2 - len(i))
+
+
+class DualTeacherLoss(nn.Module):
+    """TAS-B's dual supervision: MarginMSE on each triplet by one teacher, and on every pair of the batch by another.
+
+    Args:
+        weight: of the second, 0.75 as in TAS-B.
+        similarity: "cosine" or "dot".
+
+    Example:
+        >>> import torch
+        >>> batch = [vector.repeat(2, 1) for vector in torch.eye(3)]   # all margins are 0
+        >>> DualTeacherLoss()(*batch, teacher_margin=torch.ones(2), in_batch_margin=torch.ones(2, 2))
+        tensor(1.7500)
+    """
+
+    def __init__(self, weight: float = 0.75, similarity: Similarity = "cosine") -> None:
+        super().__init__()
+        self.weight = weight
+        self.similarity = similarity
+        self.own = MarginLoss("teacher", similarity=similarity)
+        self.in_batch = MarginLoss("teacher", in_batch=True, similarity=similarity)
+
+    def forward(
+        self, queries: Tensor, positives: Tensor, negatives: Tensor, teacher_margin: Tensor, in_batch_margin: Tensor
+    ) -> Tensor:
+        """Both errors, added up: `teacher_margin` is (B,), `in_batch_margin` (B, B)."""
+        own: Tensor = self.own(queries, positives, negatives, teacher_margin)
+        in_batch: Tensor = self.in_batch(queries, positives, negatives, in_batch_margin)
+        return own + self.weight * in_batch
+
+    def extra_repr(self) -> str:
+        """The arguments, for repr."""
+        return f"weight={self.weight}, similarity={self.similarity!r}"
 
 
 class ContrastiveLoss(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from remargin import InputError, Triplets
+from remargin import Collection, InputError, Triplets
 from remargin.data.tables import Rejects
-from remargin.data.triplets import TripletWriter, read_triplets
+from remargin.data.triplets import TripletWriter, read_id_triplets, read_triplets
 
 
 def read(path: Path, ids: bool = False) -> tuple[bool, list[tuple[Any, ...]]]:
@@ -47,6 +48,66 @@ def test_several_negatives_and_scores(tmp_path: Path) -> None:
     ids = tmp_path / "ids.jsonl"
     ids.write_text(json.dumps({"query_id": 1, "positive_id": 2, "negative_ids": [3, 4]}))
     assert read(ids) == (True, [("1", "2", ["3", "4"], None)])
+
+
+PUBLISHED = "8.25\t-1.5\t1185869\t0\t2942565\n9\t1e-1\t1185868\t16\t3839762\n"
+
+
+@pytest.mark.parametrize("name", ["scores_ids.tsv", "scores_ids.tsv.gz"])
+@pytest.mark.parametrize("ids", [True, False])
+def test_the_published_scores_of_ms_marco(name: str, ids: bool, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(PUBLISHED.encode()) if name.endswith(".gz") else PUBLISHED.encode())
+    first = ("1185869", "0", ["2942565"], [8.25, -1.5])
+    assert read(path, ids) == (True, [first, ("1185868", "16", ["3839762"], [9.0, 0.1])])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("8.25\t-1.5\t7\t8", "4 columns instead of 5"),
+        ("7\t8\t9", "3 columns instead of 5"),
+        ("8.25\t-1.5\t7\t8\t9\t10", "6 columns instead of 5"),
+        ("8.25\thigh\t7\t8\t9", r"scores \['8.25', 'high'\] are not all numbers"),
+        ("nan\t1\t7\t8\t9", ".*not all finite"),
+        ("1e39\t1\t7\t8\t9", ".*not all finite"),
+        ("8.25\t-1.5\t\t8\t9", "empty 'query'"),
+        ("8.25\t-1.5\t7\t8\t ", "empty 'negative'"),
+        ("8.25\t-1.5\t7\t8\t8", "its positive is also its negative"),
+    ],
+)
+def test_a_bad_line_of_published_scores_is_named_or_skipped(line: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text(f"{PUBLISHED}{line}\n{PUBLISHED}")
+    with pytest.raises(InputError, match=rf"t\.tsv:3: {message}"):
+        read(path)
+    rejects = Rejects(skip=True)
+    assert len(list(read_triplets(path, rejects, ids=True)[1])) == 4
+    assert len(rejects.errors) == 1
+
+
+def test_five_columns_that_do_not_begin_with_two_numbers_need_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text("query_id\tpositive_id\tnegative_id\tpositive_score\tnegative_score\n1\t2\t3\t8\t4\n")
+    assert read(path) == (True, [("1", "2", ["3"], [8.0, 4.0])])
+    path.write_text("8.25\thigh\t7\t8\t9\n8.25\t1\t7\t8\t9\n")
+    with pytest.raises(InputError, match=r"no column 'query', 'positive'; its columns are '8\.25', 'high'"):
+        read(path)
+
+
+def test_triplets_of_ids_are_checked_against_a_collection(tmp_path: Path) -> None:
+    collection = Collection("c", "train", {"d1": "one", "d2": "two"}, {"q1": "which?"}, {"q1": {"d1": 1}})
+    path = tmp_path / "t.tsv"
+    path.write_text("q1\td1\td2\nq2\td1\td2\nq1\td1\td3\nq1\td2\td1\n")
+    with pytest.raises(InputError, match=r"t\.tsv:2: id 'q2': query is not in the collection's train split"):
+        list(read_id_triplets(path, Rejects(), collection))
+    rejects = Rejects(skip=True)
+    assert [t.line for t in read_id_triplets(path, rejects, collection)] == [1, 4]
+    assert "t.tsv:3: id 'd3': document is not in the collection" in str(rejects.errors[1])
+    assert len(list(read_id_triplets(path, Rejects()))) == 4
+    path.write_text("query\tpositive\tnegative\na\tb\tc\n")
+    with pytest.raises(InputError, match="these triplets are texts, not ids; give query_id"):
+        list(read_id_triplets(path, Rejects()))
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

@@ -191,7 +191,7 @@ def test_training_makes_the_encoder_better(tiny_model: Any, prepared: Path, tmp_
     assert fitted.best > fitted.before + 0.1
     again = BiEncoder.from_pretrained(fitted.model)
     engine = Engine(again, chosen, torch.device("cpu"), torch.float32, np.array([1]))
-    assert validator(engine, again.similarity) == pytest.approx(fitted.best, abs=1e-6)
+    assert validator(engine, again.similarity)[validator.measure] == pytest.approx(fitted.best, abs=1e-6)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -248,8 +248,8 @@ def test_early_stopping_on_a_metric_that_falls(model: BiEncoder, prepared: Path,
     class Falling:
         measure = "nDCG@10"
 
-        def __call__(self, *_: Any) -> float:
-            return next(values)
+        def __call__(self, *_: Any) -> dict[str, float]:
+            return {self.measure: next(values)}
 
     chosen = settings(steps=60, validate_every=2, patience=3)
     fitted = fit(model, prepared, tmp_path / "run", settings=chosen, validator=Falling(), say=silent)  # type: ignore[arg-type]

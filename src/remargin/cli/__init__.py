@@ -9,7 +9,22 @@ from typing import Annotated, Any
 import typer
 
 from remargin import __version__
-from remargin.cli import compare, demo, fit, fuse, index, info, mine, prepare, reproduce, search
+from remargin.cli import (
+    compare,
+    demo,
+    fit,
+    fuse,
+    index,
+    info,
+    inspect,
+    mine,
+    prepare,
+    report,
+    reproduce,
+    search,
+    sweep,
+    teach,
+)
 from remargin.cli.options import ManyValues
 from remargin.errors import InputError
 
@@ -24,6 +39,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
 app.command("mine")(mine.mine)
+app.command("teach")(teach.teach)
 app.command("fit")(fit.fit)
 app.command("encode")(index.encode)
 app.command("index")(index.index)
@@ -34,6 +50,9 @@ app.command("fuse", cls=ManyValues)(fuse.fuse)
 app.command("evaluate", cls=ManyValues)(search.evaluate)
 app.command("compare", cls=ManyValues)(compare.compare)
 app.add_typer(reproduce.app, name="reproduce")
+app.command("report")(report.report)
+app.command("inspect")(inspect.inspect)
+app.command("sweep", cls=ManyValues)(sweep.sweep)
 app.command("info")(info.info)
 
 

@@ -30,9 +30,28 @@ def fit(
     error: Annotated[str | None, typer.Option(help="l2, l1 or softplus.")] = None,
     stop_gradient: Annotated[bool | None, typer.Option(help="Hold the target constant.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Of the contrastive loss.")] = None,
+    teacher_scale: Annotated[
+        float | None,
+        typer.Option(
+            help="Times the teacher's margins; by default 1 for dot, and what brings them into range for cosine."
+        ),
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of the optimiser.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Triplets in a batch.")] = None,
     accumulate: Annotated[int | None, typer.Option(help="Batches in a step.")] = None,
+    sampler: Annotated[
+        str | None,
+        typer.Option(help="random, tas (batches of one topic), or tas-balanced (and as many easy pairs as hard ones)."),
+    ] = None,
+    clusters: Annotated[
+        int | None, typer.Option(help="Topics of tas; without, so many that each has about four batches.")
+    ] = None,
+    drop_bins: Annotated[
+        int | None, typer.Option(help="Leave out so many of the 10 bins of tas-balanced, those of easy negatives.")
+    ] = None,
+    in_batch_teacher: Annotated[
+        str | None, typer.Option(help="An encoder that scores every pair of a batch: TAS-B's second teacher.")
+    ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="At its highest.")] = None,
     warm_up: Annotated[float | None, typer.Option(help="Share of the steps with a rising learning rate.")] = None,
     schedule: Annotated[str | None, typer.Option(help="constant, linear or exponential.")] = None,

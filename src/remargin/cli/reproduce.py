@@ -4,15 +4,42 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from remargin.cli.options import Config, ManyValues, SkipBad
 from remargin.errors import InputError
 
-app = typer.Typer(help="Make a table or figure of the paper, with your own models.", no_args_is_help=True)
+app = typer.Typer(help="Make a table or figure of the paper, with your own models and data.", no_args_is_help=True)
+
+NAMES = {
+    "static-margins": "Figure 3: both measures over the static margin, without and with in-batch negatives.",
+    "adaptive-margins": "Figure 4: adaptive targets over training, for two batch sizes.",
+    "distributed-margins": "Figure 5: distributed targets over training, for two batch sizes.",
+    "target-evolution": "Figure 6: how the targets move during training.",
+    "instance": "Table 2: a query, its positive, and negatives with high, middle and low targets.",
+    "variants": "Table 3: all targets, with what they cost, and which are equivalent to the best.",
+    "baselines": "Table 4: beside teachers (MarginMSE, TAS-B), static margins and BM25.",
+    "memory": "The set-up's claim: what mixed precision and 8-bit states save.",
+}
+Budget = Annotated[
+    int | None,
+    typer.Option(help="The most triplets of a run. Sweeps, validations and grids shrink with it; it is said how."),
+]
+Trained = Annotated[str, typer.Option("--data", help="The collection: needs train, dev and test queries.")]
+Backbones = Annotated[
+    list[str] | None, typer.Option(help="Encoders to start from, by folder or Hugging Face name: --model NAME=PATH.")
+]
+Folder = Annotated[Path, typer.Option(help="The study's folder; one that was stopped goes on where it was.")]
+ZeroShot = Annotated[
+    list[str] | None, typer.Option(help="Collections for table 5: BEIR folders, irds:NAME, or a BEIR name.")
+]
+GivenTriplets = Annotated[
+    Path | None, typer.Option("--triplets", help="Triplets of ids to train on; without, BM25's negatives.")
+]
 
 
 @app.command("zero-shot", cls=ManyValues)
@@ -32,6 +59,15 @@ def zero_shot(
     in_domain: Annotated[str | None, typer.Option(help="A collection like the training data.")] = None,
     bm25: Annotated[bool, typer.Option(help="Measure BM25 as well.")] = True,
     measure: Annotated[str, typer.Option(help="An ir_measures name. Published rows are nDCG@10.")] = "nDCG@10",
+    train: Annotated[
+        str | None,
+        typer.Option(
+            help="Train the rows of the paper's table on this collection first, from each --model. See --budget."
+        ),
+    ] = None,
+    budget: Budget = None,
+    preset: Annotated[str | None, typer.Option(help="--train: paper, released or default.")] = None,
+    rates: Annotated[list[float] | None, typer.Option(help="--train: learning rates from which dev chooses.")] = None,
     reference: Annotated[
         str | None,
         typer.Option(help="The published row for the test over data sets; without, TAS-B where it has three of them."),
@@ -43,6 +79,12 @@ def zero_shot(
 ) -> None:
     """Models on collections that they were not trained on: the paper's table 5, beside the published rows."""
     models = model_names(model or [])
+    if train is not None:
+        plan = {name: value for name, value in (("preset", preset), ("rates", rates)) if value}
+        _reproduce(["zero-shot"], train, models, out, budget, data or [], plan)
+        return
+    if budget is not None or preset is not None or rates:
+        raise InputError("--budget, --preset and --rates go with --train", do="leave them out, or give it too")
     from remargin.experiments.zero_shot import zero_shot as run_zero_shot
 
     tables = run_zero_shot(
@@ -53,6 +95,102 @@ def zero_shot(
     width = shutil.get_terminal_size().columns if to_screen else None
     print("\n".join(table.terminal(width, styled=to_screen) for table in tables.values()))
     print(f"wrote {out}")
+
+
+def _verb(names: list[str], about: str) -> Callable[..., None]:
+    def verb(
+        data: Trained,
+        out: Folder,
+        model: Backbones = None,
+        budget: Budget = None,
+        zero_shot: ZeroShot = None,
+        triplets: GivenTriplets = None,
+        preset: Annotated[
+            str | None, typer.Option(help="The other settings of fit: paper, released or default.")
+        ] = None,
+        rates: Annotated[list[float] | None, typer.Option(help="Learning rates from which dev chooses.")] = None,
+        seeds: Annotated[list[int] | None, typer.Option(help="Of table 3; all else takes the first.")] = None,
+        margins: Annotated[list[float] | None, typer.Option(help="The grid of static margins.")] = None,
+        temperatures: Annotated[list[float] | None, typer.Option(help="That of the contrastive loss.")] = None,
+        batch_size: Annotated[int | None, typer.Option(help="Triplets in a batch.")] = None,
+        other_batch_size: Annotated[int | None, typer.Option(help="The second one of figures 4 and 5.")] = None,
+        epoch: Annotated[int | None, typer.Option(help="The most triplets of a run without a budget.")] = None,
+        sweep_triplets: Annotated[int | None, typer.Option(help="Triplets of each run of a sweep.")] = None,
+        validate_every: Annotated[int | None, typer.Option(help="Triplets between validations.")] = None,
+        validation_queries: Annotated[int | None, typer.Option(help="At most so many dev queries.")] = None,
+        patience: Annotated[int | None, typer.Option(help="Validations without gain before a run stops.")] = None,
+        relevant: Annotated[int | None, typer.Option(help="The lowest grade that R counts; 2 for TREC-DL.")] = None,
+        config: Config = None,
+    ) -> None:
+        given = dict(locals())
+        plan = {name: given[name] for name in PLAN if given[name] not in (None, [])}
+        if epoch is not None:
+            plan["triplets"] = epoch
+        _reproduce(names, data, model_names(model or []), out, budget, zero_shot or [], plan, triplets)
+
+    verb.__doc__ = about
+    return verb
+
+
+PLAN = ("preset", "rates", "seeds", "margins", "temperatures", "batch_size", "other_batch_size", "sweep_triplets",
+        "validate_every", "validation_queries", "patience", "relevant")  # fmt: skip
+
+
+@app.command("loss-geometry")
+def loss_geometry(out: Folder) -> None:
+    """Figure 2: where each target pulls negatives, from real gradients. Needs no data."""
+    from remargin.experiments.loss_geometry import loss_geometry as figure
+
+    _show([figure().save(out / "loss-geometry")], out, "Loss geometry")
+
+
+for _name, _about in NAMES.items():
+    app.command(_name, cls=ManyValues)(_verb([_name], _about))
+app.command("all", cls=ManyValues)(
+    _verb(
+        ["loss-geometry", *NAMES, "zero-shot"],
+        "Every table and figure, the verdicts on the paper's claims, and a report page.",
+    )
+)
+
+
+def _reproduce(
+    names: list[str],
+    data: str,
+    models: dict[str, str],
+    out: Path,
+    budget: int | None,
+    zero_shot: list[str],
+    plan: Mapping[str, Any] | None = None,
+    triplets: Path | None = None,
+) -> None:
+    """Run experiments in a study's folder, show their tables, and write the page."""
+    from remargin.experiments.plan import Plan
+    from remargin.experiments.reproduce import reproduce
+    from remargin.experiments.study import Study
+
+    if not models:
+        raise InputError("no encoder to start from", do="give --model NAME=PATH")
+    whole = Plan.of(plan or {})
+    chosen = whole if budget is None else whole.scaled(budget)
+    for line in chosen.changes(whole):
+        print(line, file=sys.stderr)
+    study = Study(out, data, models, chosen, zero_shot, triplets, say=lambda line: print(line, file=sys.stderr))
+    _show(reproduce(study, names), out, f"{study.name}: the paper's experiments")
+
+
+def _show(folders: list[Path], out: Path, title: str) -> None:
+    """Write the page, and show what is on it."""
+    from remargin.report.page import write_page
+    from remargin.report.sections import Section
+
+    sections = [Section.load(folder) for folder in folders]
+    write_page(out / "report.html", sections, title, overwrite=True)
+    to_screen = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if to_screen else None
+    for section in sections:
+        print("\n".join([*section.summary, *(table.terminal(width, styled=to_screen) for table in section.tables)]))
+    print(f"wrote {out / 'report.html'}")
 
 
 def model_names(given: list[str]) -> dict[str, str]:

@@ -50,7 +50,7 @@ def search(
 
 def rerank(
     data: RequiredData,
-    model: Annotated[str, typer.Option(help="The encoder: a folder or a Hugging Face name.")],
+    model: Annotated[str, typer.Option(help="The encoder, or a cross-encoder: a folder or a Hugging Face name.")],
     run: Annotated[Path, typer.Option(help="The run file whose documents get new scores.")],
     out: Annotated[Path, typer.Option(help="The run file to write; .gz packs it.")],
     depth: Annotated[int | None, typer.Option(min=1, help="Only the first so many documents of each query.")] = None,
@@ -60,14 +60,19 @@ def rerank(
     overwrite: Overwrite = False,
     config: Config = None,
 ) -> None:
-    """Give the documents of a run new scores, by a model's similarity."""
+    """Give the documents of a run new scores, by a model's similarity or a cross-encoder's score."""
+    from remargin.cross_encoder import CrossEncoder, is_cross_encoder
     from remargin.evaluation.runs import Run
     from remargin.files import refuse_existing
     from remargin.retrieval.rerank import rerank as run_rerank
 
     refuse_existing(out, overwrite)
     first, collection = Run.load(run), load_collection(data, split, skip_bad)
-    encoder = _load(model, compute)
+    encoder: BiEncoder | CrossEncoder | None
+    if is_cross_encoder(model):
+        encoder = CrossEncoder.from_pretrained(model, precision=compute)  # type: ignore[arg-type]
+    else:
+        encoder = _load(model, compute)
     assert encoder is not None
     reranked = run_rerank(encoder, first, collection.documents, collection.queries, depth)
     reranked.save(out, tag="rerank", overwrite=overwrite)

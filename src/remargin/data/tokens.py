@@ -21,6 +21,8 @@ from remargin.data.ids import Ids, IdWriter
 from remargin.errors import InputError
 from remargin.files import RangeReader, map_array, read_header, sha256, write_header
 
+LONGER = "give a longer length (--length)"
+
 
 @dataclass(frozen=True)
 class Tokens:
@@ -33,6 +35,15 @@ class Tokens:
     def starts(self) -> NDArray[np.int64]:
         """Where each text begins."""
         return np.cumsum(self.lengths) - self.lengths
+
+
+@dataclass(frozen=True)
+class PairTokens:
+    """Queries and documents read together: their tokens, which of the two each token is of, and how many were cut."""
+
+    tokens: Tokens
+    types: NDArray[Any]
+    truncated: int
 
 
 class Tokenizer:
@@ -83,6 +94,32 @@ class Tokenizer:
         lengths = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
         ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), np.uint32, int(lengths.sum()))
         return Tokens(ids, lengths), sum(bool(e.overflowing) for e in encodings)
+
+    def pairs(self, pairs: Sequence[tuple[str, str]], length: int) -> PairTokens:
+        """Each query and its document as one text of at most `length` tokens. Only the document is cut for that.
+
+        >>> found = tokenizer.pairs([("how do margins adapt", "the value of the text")], length=9)
+        >>> found.tokens.lengths.tolist(), found.types.tolist(), found.truncated
+        ([9], [0, 0, 0, 0, 0, 0, 1, 1, 1], 1)
+        """
+        queries = list(dict.fromkeys(query for query, _ in pairs))
+        for query, room in zip(queries, self.room(queries, length).tolist(), strict=True):
+            if room < 1:
+                shown = query if len(query) < 50 else f"{query[:45]}..."
+                raise InputError(f"query {shown!r} leaves no room for a document in {length} tokens", do=LONGER)
+        self._backend.enable_truncation(length, strategy="only_second")
+        encodings = self._backend.encode_batch_fast(list(pairs))
+        lengths = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
+        ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), np.uint32, int(lengths.sum()))
+        types = np.fromiter(chain.from_iterable(e.type_ids for e in encodings), np.uint8, int(lengths.sum()))
+        return PairTokens(Tokens(ids, lengths), types, sum(bool(e.overflowing) for e in encodings))
+
+    def room(self, queries: Sequence[str], length: int) -> NDArray[np.int64]:
+        """How many tokens of a document fit beside each query into `length` tokens; none if it is below 1."""
+        self._backend.no_truncation()
+        encodings = self._backend.encode_batch_fast(list(queries), add_special_tokens=False)
+        taken = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
+        return length - self._backend.num_special_tokens_to_add(is_pair=True) - taken
 
     def passages(self, text: str, length: int, overlap: int) -> list[str]:
         """A text as stretches of at most `length` tokens, each `overlap` tokens into the one before, cut at words.

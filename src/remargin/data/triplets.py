@@ -11,9 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from remargin.data.collection import Collection
 from remargin.data.tables import SKIP, Rejects, Row, delimited_records, read_rows, require_columns
 from remargin.errors import InputError
 from remargin.files import map_array, read_header, sha256, write_header
+
+# The columns of a TSV without a header: texts or ids, and a teacher's scores of ids.
+PLAIN = ["query", "positive", "negative"]
+SCORED_IDS = ["positive_score", "negative_score", *PLAIN]
 
 
 class Batch(NamedTuple):
@@ -58,6 +63,11 @@ class Triplets:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def queries(self) -> NDArray[np.uint32]:
+        """The query of every triplet, not read before it is used."""
+        return self._rows[:, 0]
 
     def take(self, positions: Sequence[int] | NDArray[np.integer[Any]]) -> Batch:
         """The triplets at some positions."""
@@ -129,11 +139,13 @@ def read_triplets(path: Path, rejects: Rejects, ids: bool) -> tuple[bool, Iterat
     Columns: `query`, `positive`, `negative` for texts, `query_id`, `positive_id`, `negative_id` for ids; several
     negatives as `negative_1`, `negative_2`, or as a list in JSONL and Parquet. Optional: `positive_score` and
     `negative_score` (`negative_score_1`, ...), or a list `scores`, the positive's first. A TSV without a header that
-    has three columns is query, positive, negative: taken for ids or texts as the argument `ids` says.
+    has three columns is query, positive, negative: taken for ids or texts as the argument `ids` says. One of five, the
+    first two of them numbers, is what is published for MS MARCO: positive_score, negative_score, query_id, positive_id,
+    negative_id.
     """
-    rows = _headless(path, rejects) if path.name.removesuffix(".gz").endswith(".tsv") else None
-    if rows is not None:
-        return ids, _parsed(path, rows, "", rejects)
+    names = _headless(path) if path.name.removesuffix(".gz").endswith(".tsv") else None
+    if names is not None:
+        return ids or names == SCORED_IDS, _parsed(path, _rows(path, rejects, names), "", rejects)
     rows = read_rows(path, rejects)
     first = next(rows, None)
     if first is None:
@@ -146,21 +158,57 @@ def read_triplets(path: Path, rejects: Rejects, ids: bool) -> tuple[bool, Iterat
     return bool(suffix), _parsed(path, itertools.chain([first], rows), suffix, rejects)
 
 
-def _headless(path: Path, rejects: Rejects) -> Iterator[Row] | None:
-    """The rows of a TSV of three columns whose first line is no header; None if it is one."""
-    names = ["query", "positive", "negative"]
+def read_id_triplets(path: Path, rejects: Rejects, collection: Collection | None = None) -> Iterator[TripletText]:
+    """Triplets of a table of ids. Those that name what a collection does not have go to `rejects`."""
+    are_ids, triplets = read_triplets(path, rejects, ids=True)
+    if not are_ids:
+        do = "give query_id, positive_id and negative_id, as `remargin mine` writes them"
+        raise InputError("these triplets are texts, not ids", file=path, do=do)
+    for triplet in triplets:
+        unknown = None if collection is None else _unknown(triplet, collection)
+        if unknown is None:
+            yield triplet
+        else:
+            problem, id = unknown
+            rejects.add(InputError(problem, file=path, line=triplet.line, id=id, do=SKIP))
+
+
+def _unknown(triplet: TripletText, collection: Collection) -> tuple[str, str] | None:
+    """What is wrong with a triplet that the collection does not know, and the id of it."""
+    if triplet.query not in collection.queries:
+        return f"query is not in the collection's {collection.split} split", triplet.query
+    for id in (triplet.positive, *triplet.negatives):
+        if id not in collection.documents:
+            return "document is not in the collection", id
+    return None
+
+
+def _headless(path: Path) -> list[str] | None:
+    """What the columns of a TSV are whose first line is no header; None if it is one."""
     _, first = next(delimited_records(path, Rejects(skip=True), "\t"), (1, []))
-    if len(first) != 3 or {name.strip().removesuffix("_id") for name in first} & {"query", "positive"}:
+    if len(first) == len(SCORED_IDS) and all(map(_is_number, first[:2])):
+        return SCORED_IDS
+    if len(first) != len(PLAIN) or {name.strip().removesuffix("_id") for name in first} & {"query", "positive"}:
         return None
+    return PLAIN
 
-    def rows() -> Iterator[Row]:
-        for line, fields in delimited_records(path, rejects, "\t"):
-            if len(fields) == 3:
-                yield Row(line, dict(zip(names, fields, strict=True)))
-            else:
-                rejects.add(InputError(f"{len(fields)} columns instead of 3", file=path, line=line, do=SKIP))
 
-    return rows()
+def _rows(path: Path, rejects: Rejects, names: list[str]) -> Iterator[Row]:
+    """The rows of a TSV without a header."""
+    for line, fields in delimited_records(path, rejects, "\t"):
+        if len(fields) == len(names):
+            yield Row(line, dict(zip(names, fields, strict=True)))
+        else:
+            problem = f"{len(fields)} columns instead of {len(names)}"
+            rejects.add(InputError(problem, file=path, line=line, do=SKIP))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parsed(path: Path, rows: Iterable[Row], suffix: str, rejects: Rejects) -> Iterator[TripletText]:

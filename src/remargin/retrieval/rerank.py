@@ -6,15 +6,23 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from remargin.cross_encoder import CrossEncoder
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 
 
 def rerank(
-    model: BiEncoder, run: Run, documents: Mapping[str, str], queries: Mapping[str, str], depth: int | None = None
+    model: BiEncoder | CrossEncoder,
+    run: Run,
+    documents: Mapping[str, str],
+    queries: Mapping[str, str],
+    depth: int | None = None,
 ) -> Run:
-    """The same documents for each query, up to some depth, by the model's similarity. Each text is encoded once."""
+    """The same documents for each query, up to some depth, by the model's similarity, or by a cross-encoder's score.
+
+    A bi-encoder encodes each text once; a cross-encoder reads each query with each of its documents.
+    """
     candidates = {
         query: run.top(query, depth or len(run.rankings[query])) for query in run.rankings if query in queries
     }
@@ -27,6 +35,13 @@ def rerank(
     if unknown is not None:
         do = "check that run and collection belong together"
         raise InputError("the run has a document that is not in the collection", id=unknown, do=do)
+    if isinstance(model, CrossEncoder):
+        if unfit := model.too_long({query: queries[query] for query in candidates}):
+            problem = f"query leaves no room for a document in {model.length} tokens"
+            raise InputError(problem, id=unfit[0], do="give the cross-encoder a longer length")
+        pairs = [(queries[query], documents[document]) for query, found in candidates.items() for document in found]
+        values = iter(model.score(pairs).tolist())
+        return Run.of({query: dict(zip(found, values, strict=False)) for query, found in candidates.items()})
     rows = {document: row for row, document in enumerate(needed)}
     document_vectors = model.encode_documents([documents[document] for document in needed])
     query_vectors = model.encode_queries([queries[query] for query in candidates])

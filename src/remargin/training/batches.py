@@ -20,6 +20,13 @@ from remargin.data.tokens import Tokens, TokenStore
 from remargin.data.triplets import Triplets
 from remargin.errors import InputError
 from remargin.training.engine import MicroBatches
+from remargin.training.in_batch_teacher import InBatchTeacher
+from remargin.training.samplers import RandomSampler, Sampler
+
+# So many margins are enough to know how large a teacher's margins are.
+MARGINS_AT_MOST = 1_000_000
+# Batches may be of different sizes; among so many there is a usual one.
+FIRST_BATCHES = 8
 
 
 class TripletBatch(NamedTuple):
@@ -29,10 +36,17 @@ class TripletBatch(NamedTuple):
     positives: NDArray[np.int64]
     negatives: NDArray[np.int64]
     teacher_margin: Tensor | None
+    in_batch_margin: Tensor | None = None
 
 
 class TrainingData:
-    """The token stores and triplets of a folder that `prepare` wrote."""
+    """The token stores and triplets of a folder that `prepare` wrote, and what makes batches of them.
+
+    Attributes:
+        sampler: which triplets make a batch. At first a `RandomSampler`; another one may take its place.
+        teacher_scale: what a teacher's margins are multiplied with.
+        in_batch_teacher: scores all pairs of a batch, if there is one.
+    """
 
     def __init__(self, folder: str | Path, batch_size: int, seed: int) -> None:
         folder = Path(folder)
@@ -42,21 +56,28 @@ class TrainingData:
         self.queries = TokenStore(folder / "tokens" / "queries")
         self.documents = TokenStore(folder / "tokens" / "documents")
         self.triplets = Triplets(folder / "triplets")
-        self.batch_size = min(batch_size, len(self.triplets))
-        self.steps_per_epoch = len(self.triplets) // self.batch_size
-        self._seed = seed
+        self.sampler: Sampler = RandomSampler(len(self.triplets), self.triplets.negatives, batch_size, seed)
+        self.teacher_scale = 1.0
+        self.in_batch_teacher: InBatchTeacher | None = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches an epoch has."""
+        return self.sampler.steps_per_epoch
 
     def batch(self, number: int) -> TripletBatch:
-        """The batch of that number since training began. Each epoch has its own order and its turn of the negatives."""
-        epoch, place = divmod(number, self.steps_per_epoch)
-        shuffle = Shuffle(len(self.triplets), self._seed, epoch)
-        rows = self.triplets.take(shuffle(np.arange(place * self.batch_size, (place + 1) * self.batch_size)))
-        turn = epoch % self.triplets.negatives
+        """The batch of that number since training began."""
+        drawn = self.sampler(number)
+        rows, each = self.triplets.take(drawn.triplets), np.arange(len(drawn.triplets))
         margin = None
         if rows.scores is not None:
-            margin = torch.from_numpy(rows.scores[:, 0] - rows.scores[:, 1 + turn])
-        queries, positives, negatives = rows.queries, rows.positives, rows.negatives[:, turn]
-        return TripletBatch(queries.astype(np.int64), positives.astype(np.int64), negatives.astype(np.int64), margin)
+            margins = rows.scores[:, 0] - rows.scores[each, 1 + drawn.negatives]
+            margin = torch.from_numpy(margins * np.float32(self.teacher_scale))
+        columns = rows.queries, rows.positives, rows.negatives[each, drawn.negatives]
+        queries, positives, negatives = (column.astype(np.int64) for column in columns)
+        teacher = self.in_batch_teacher
+        in_batch = None if teacher is None else teacher.margins(queries, positives, negatives)
+        return TripletBatch(queries, positives, negatives, margin, in_batch)
 
     def tokens(self, batch: TripletBatch) -> list[Tokens]:
         """The texts of a batch: queries, then positives, then negatives."""
@@ -64,8 +85,17 @@ class TrainingData:
         return [self.queries.take(batch.queries), self.documents.take(documents)]
 
     def typical_lengths(self) -> NDArray[np.int64]:
-        """How long the texts of the first batch are."""
-        return np.concatenate([tokens.lengths for tokens in self.tokens(self.batch(0))])
+        """How long the texts of the first batch are; of the largest of the first ones, if they differ in size."""
+        first = [self.batch(number) for number in range(min(FIRST_BATCHES, self.steps_per_epoch))]
+        largest = max(first, key=lambda batch: len(batch.queries))
+        return np.concatenate([tokens.lengths for tokens in self.tokens(largest)])
+
+    def large_margin(self) -> float | None:
+        """A margin of the teacher that only one in a hundred exceeds, up or down; None without scores."""
+        count, most = len(self.triplets), max(1, MARGINS_AT_MOST // self.triplets.negatives)
+        rows = np.arange(count) if count <= most else np.sort(Shuffle(count, seed=0)(np.arange(most)))
+        scores = self.triplets.take(rows).scores
+        return None if scores is None else float(np.percentile(np.abs(scores[:, :1] - scores[:, 1:]), 99))
 
 
 class Loader:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from remargin.errors import InputError
 from remargin.files import new_folder, read_header, write_header
 
-FORMAT = "remargin-checkpoint-1"
+FORMAT = "remargin-checkpoint-2"
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Progress:
     best: float | None = None
     best_step: int | None = None
     without_gain: int = 0
-    validations: list[tuple[int, float]] = field(default_factory=list)
+    validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     seconds: float = 0.0
 
 

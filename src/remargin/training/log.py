@@ -110,13 +110,13 @@ class Log:
         else:
             self._say(line)
 
-    def validation(self, step: int, measure: str, value: float) -> None:
-        """The result of a validation."""
-        self._write({"step": step, "validation": value})
-        self._fabric.log_dict({f"validation/{measure}": value}, step)
+    def validation(self, step: int, values: dict[str, float]) -> None:
+        """The result of a validation: the first measure is the one that counts."""
+        self._write({"step": step, "validation": next(iter(values.values()))})
+        self._fabric.log_dict({f"validation/{measure}": value for measure, value in values.items()}, step)
         if self._live:
             print(file=sys.stderr)
-        self._say(f"step {step:,}: validation {measure} {value:.4f}")
+        self._say(f"step {step:,}: validation " + ", ".join(f"{name} {value:.4f}" for name, value in values.items()))
 
     def _write(self, row: dict[str, Any]) -> None:
         with open(self._path, "a", newline="") as file:

@@ -15,12 +15,14 @@ from torch import Tensor, nn
 
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.losses import ContrastiveLoss, MarginLoss
+from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss
 from remargin.training.batches import Loader, TrainingData
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.training.engine import Engine, matmul_rate
+from remargin.training.in_batch_teacher import InBatchTeacher
 from remargin.training.log import Log, Meter
 from remargin.training.optimiser import learning_rate, make_optimiser
+from remargin.training.samplers import make_sampler
 from remargin.training.settings import FitSettings, fast_precision
 from remargin.training.validation import Validator
 
@@ -40,7 +42,7 @@ class Fitted:
     stopped_early: bool
     seconds: float
     model: Path
-    validations: list[tuple[int, float]] = field(default_factory=list, repr=False)
+    validations: list[tuple[int, dict[str, float]]] = field(default_factory=list, repr=False)
 
 
 def fit(
@@ -53,6 +55,7 @@ def fit(
     loggers: Sequence[Any] = (),
     resume: bool = False,
     say: Callable[[str], None] = print,
+    observe: Callable[[int, Tensor, Tensor, Tensor], None] | None = None,
 ) -> Fitted:
     """Fine-tune a model on prepared triplets.
 
@@ -69,6 +72,7 @@ def fit(
         loggers: Lightning loggers, beside the CSV file.
         resume: go on from `out/checkpoint`, if there is one.
         say: gets a line for people now and then.
+        observe: gets the number of each batch, from 0, and its vectors: queries, positives and negatives.
 
     Raises:
         InputError: if data and model do not fit, the loss is not a number, or the encoder has collapsed.
@@ -82,8 +86,14 @@ def fit(
     training.queries.require(model.tokenizer, model.query_length, model.query_prefix)
     training.documents.require(model.tokenizer, model.document_length, model.document_prefix)
     loss = loss or settings.loss.build(model.similarity)
-    torch.manual_seed(settings.seed)
     model, loss = model.to(device), loss.to(device)
+    training.sampler = make_sampler(model, training.queries, training.triplets, settings, out, resume, say)
+    training.teacher_scale = _teacher_scale(training, settings.loss.teacher_scale, loss, say)
+    if settings.in_batch_teacher is not None:
+        training.in_batch_teacher = InBatchTeacher.load(
+            settings.in_batch_teacher, training.queries, training.documents, out, device, say
+        )
+    torch.manual_seed(settings.seed)
     optimiser = make_optimiser([model, loss], settings, device)
     _, wrapped = fabric.setup(model, optimiser)
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
@@ -105,9 +115,10 @@ def fit(
             if validator is None:
                 return False
             began = time.perf_counter()
-            value = validator(engine, model.similarity)
-            progress.validations.append((progress.step, value))
-            log.validation(progress.step, validator.measure, value)
+            values = validator(engine, model.similarity)
+            value = values[validator.measure]
+            progress.validations.append((progress.step, values))
+            log.validation(progress.step, values)
             if progress.best is None or value > progress.best:
                 progress.best, progress.best_step, progress.without_gain = value, progress.step, 0
                 model.save(out / "best", overwrite=True)
@@ -123,7 +134,7 @@ def fit(
             step = progress.step
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(settings, step)
-            for _ in range(settings.accumulate):
+            for number in range(step * settings.accumulate, (step + 1) * settings.accumulate):
                 waited = loader.waited
                 batch, cut = next(loader)
                 vectors = engine.embed(cut)
@@ -133,6 +144,8 @@ def fit(
                 fabric.backward(value / settings.accumulate)
                 assert vectors.grad is not None
                 engine.backward(vectors.grad)
+                if observe is not None:
+                    observe(number, *vectors.detach().chunk(3))
                 meter.count(len(batch.queries), cut.tokens, cut.computed, loader.waited - waited)
             if settings.clip is not None:
                 fabric.clip_gradients(model, wrapped, max_norm=settings.clip, error_if_nonfinite=False)
@@ -158,7 +171,7 @@ def fit(
                 save_checkpoint(checkpoint, progress, {"model": model, "loss": loss}, optimiser, precision_state)
     model.eval()
     model.save(out / "last", overwrite=True)
-    before = progress.validations[0][1] if progress.validations else None
+    before = None if validator is None else progress.validations[0][1][validator.measure]
     kept = out / ("last" if validator is None else "best")
     return Fitted(
         progress.step, before, progress.best, progress.best_step, stopped, progress.seconds, kept, progress.validations
@@ -166,21 +179,34 @@ def fit(
 
 
 def _describe(device: torch.device, training: TrainingData, settings: FitSettings) -> str:
-    epochs = settings.steps * settings.accumulate / training.steps_per_epoch
-    return (
-        f"{settings.steps:,} steps of {training.batch_size * settings.accumulate} triplets ({epochs:.2f} epochs of "
-        f"{len(training.triplets):,}) on {device}"
-    )
+    sampler = training.sampler
+    epochs = settings.steps * settings.accumulate / sampler.steps_per_epoch
+    triplets = round(sampler.epoch_triplets / sampler.steps_per_epoch * settings.accumulate, 1)
+    return f"{settings.steps:,} steps of {triplets:g} triplets ({epochs:.2f} epochs of {sampler.epoch}) on {device}"
+
+
+def _teacher_scale(training: TrainingData, asked: float | None, loss: nn.Module, say: Callable[[str], None]) -> float:
+    """What the teacher's margins are multiplied with: what was asked for, or what brings them into a cosine's range."""
+    taught = isinstance(loss, DualTeacherLoss) or (isinstance(loss, MarginLoss) and loss.target == "teacher")
+    if asked is not None or not taught:
+        return asked or 1.0
+    large = training.large_margin() if loss.similarity == "cosine" else None
+    if not large:
+        return 1.0
+    say(f"the teacher's margins are multiplied with {1 / large:.4g}: 99% of them are within {large:.4g}")
+    return 1 / large
 
 
 def _loss_arguments(loss: nn.Module, batch: Any, device: torch.device) -> dict[str, Any]:
     if isinstance(loss, ContrastiveLoss) and loss.mask_known:
         ids = (batch.queries, batch.positives, batch.negatives)
         return {"ids": tuple(torch.from_numpy(rows).to(device) for rows in ids)}
-    if isinstance(loss, MarginLoss) and loss.target == "teacher":
+    dual = isinstance(loss, DualTeacherLoss)
+    if dual or (isinstance(loss, MarginLoss) and loss.target == "teacher"):
         if batch.teacher_margin is None:
             raise InputError('target "teacher" needs scores', do="prepare triplets that have scores")
-        return {"teacher_margin": batch.teacher_margin.to(device)}
+        margins = {"teacher_margin": batch.teacher_margin.to(device)}
+        return margins | ({"in_batch_margin": batch.in_batch_margin.to(device)} if dual else {})
     return {}
 
 

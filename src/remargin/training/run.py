@@ -59,6 +59,7 @@ def start(
       config.yaml     what was asked for, the seed, versions, and hashes of the input
       triplets.tsv    what was mined, if no triplets were given
       data/           what `prepare` made of collection and triplets
+      topics.npy      the topic of each query, if batches are sampled by topic
       metrics.csv     loss, its two parts, margins, targets, speed, validations
       best/ last/     models
       report.json     what came of it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,22 +12,32 @@ from torch import nn
 
 from remargin.compute import EngineName
 from remargin.errors import InputError
-from remargin.losses import ContrastiveLoss, MarginLoss, Similarity
+from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss, Similarity
 
 Schedule = Literal["constant", "linear", "exponential"]
 Precision = Literal["auto", "32", "bf16", "16"]
 Compile = Literal["auto", "on", "off"]
+SamplerName = Literal["random", "tas", "tas-balanced"]
 
 
 @dataclass
 class LossSettings:
-    """Which loss: `target` is a number, adaptive, distributed, mean, teacher, or contrastive."""
+    """Which loss: `target` is a number, adaptive, distributed, mean, teacher, or contrastive.
+
+    A teacher's margins are multiplied with `teacher_scale`. Without it they are taken as they are for dot products; for
+    cosines, which cannot differ by more than 2, they are divided by their 99th percentile.
+    """
 
     target: str = "distributed"
     in_batch: bool = False
     error: str = "l2"
     stop_gradient: bool = False
     temperature: float = 0.05
+    teacher_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.teacher_scale is not None and not (math.isfinite(self.teacher_scale) and self.teacher_scale > 0):
+            raise InputError(f"teacher_scale is {self.teacher_scale}", do="it must be a number above 0")
 
     def build(self, similarity: Similarity) -> nn.Module:
         """The loss for an encoder's similarity.
@@ -37,6 +48,8 @@ class LossSettings:
         try:
             if self.target == "contrastive":
                 return ContrastiveLoss(self.temperature, similarity=similarity)
+            if self.target == "teacher" and self.in_batch:
+                return DualTeacherLoss(similarity=similarity)
             target: Any = _number(self.target)
             error: Any = self.error
             return MarginLoss(target, self.in_batch, error, similarity, self.stop_gradient)
@@ -52,6 +65,10 @@ class FitSettings:
     steps: int = 400
     batch_size: int = 64
     accumulate: int = 1
+    sampler: SamplerName = "random"
+    clusters: int | None = None
+    drop_bins: int = 0
+    in_batch_teacher: str | None = None
     learning_rate: float = 1e-4
     warm_up: float = 0.1
     schedule: Schedule = "linear"
@@ -87,6 +104,9 @@ class FitSettings:
         for name in positive:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", do="it must be at least 1")
+        if (self.loss.target == "teacher" and self.loss.in_batch) != (self.in_batch_teacher is not None):
+            problem = "a teacher's in-batch targets and an in-batch teacher go together"
+            raise InputError(problem, do="give both --in-batch and --in-batch-teacher with target teacher, or neither")
         if not self.learning_rate > 0:
             raise InputError(f"learning_rate is {self.learning_rate}", do="it must be above 0")
         if not 0 <= self.warm_up < 1:
@@ -95,6 +115,16 @@ class FitSettings:
             raise InputError(f"unknown schedule {self.schedule!r}", do="use constant, linear or exponential")
         if self.token_budget is not None and self.token_budget < 1:
             raise InputError(f"token_budget is {self.token_budget}", do="it must be at least 1")
+        if self.sampler not in get_args(SamplerName):
+            raise InputError(f"unknown sampler {self.sampler!r}", do=f"use {', '.join(get_args(SamplerName))}")
+        if self.clusters is not None and self.clusters < 1:
+            raise InputError(f"clusters is {self.clusters}", do="it must be at least 1")
+        if self.clusters is not None and self.sampler == "random":
+            raise InputError("clusters without a sampler that has them", do="use the sampler tas or tas-balanced")
+        if not 0 <= self.drop_bins <= 9:
+            raise InputError(f"drop_bins is {self.drop_bins}", do="there are 10 bins: leave out 0 to 9 of them")
+        if self.drop_bins and self.sampler != "tas-balanced":
+            raise InputError("drop_bins without a sampler that has bins", do="use the sampler tas-balanced")
         if self.engine not in get_args(EngineName):
             raise InputError(f"unknown engine {self.engine!r}", do=f"use {', '.join(get_args(EngineName))}")
         if self.compile not in get_args(Compile):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from remargin.data.collection import Collection
 from remargin.data.tokens import TokenStore
 from remargin.errors import InputError
-from remargin.evaluation.measures import evaluate
+from remargin.evaluation.measures import evaluate, judged_cutoff
 from remargin.evaluation.runs import Run
 from remargin.losses import Similarity
 from remargin.packing import Packed, together
@@ -28,11 +29,22 @@ class Validator:
         split: the split to validate on.
         settings: measure, depth, and how many queries at most; they are drawn with the seed.
         first_stage: a run of these queries; without one, BM25's.
+        also: measures beside the one that counts.
     """
 
-    def __init__(self, folder: Path, split: str, settings: FitSettings, first_stage: Run | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        split: str,
+        settings: FitSettings,
+        first_stage: Run | None = None,
+        also: Sequence[str] = (),
+    ) -> None:
+        folder = Path(folder)
         collection = Collection.load(folder, split)
         self.measure = settings.validation_measure
+        self._measures = [self.measure, *also]
+        self._top = _top(self._measures)
         chosen = list(collection.queries)
         if len(chosen) > settings.validation_queries:
             rng = np.random.default_rng(settings.seed)
@@ -43,7 +55,7 @@ class Validator:
         self._candidates = {query: run.top(query, settings.validation_depth) for query in chosen}
         if not any(self._candidates.values()):
             raise InputError("the first-stage run has none of the validation queries", do="give a run of that split")
-        evaluate(Run.of({}), self._qrels, [self.measure])  # an unknown measure is an error now, not in an hour
+        evaluate(Run.of({}), self._qrels, self._measures)  # an unknown measure is an error now, not in an hour
         queries, documents = (TokenStore(folder / "tokens" / kind) for kind in ("queries", "documents"))
         needed = sorted({document for found in self._candidates.values() for document in found})
         document_rows = documents.ids.rows(needed)
@@ -54,11 +66,14 @@ class Validator:
             )
         self._texts = together([queries.take(queries.ids.rows(chosen)), documents.take(document_rows)])
         place = {document: len(chosen) + i for i, document in enumerate(needed)}
-        self._rows = [torch.tensor([place[document] for document in found]) for found in self._candidates.values()]
+        self._rows = [
+            torch.tensor([place[document] for document in found], dtype=torch.long)
+            for found in self._candidates.values()
+        ]
         self._parts: tuple[list[Packed], Tensor] | None = None
 
-    def __call__(self, engine: Engine, similarity: Similarity) -> float:
-        """The measure's mean with the model as it is now. The texts are packed at the first call, and kept."""
+    def __call__(self, engine: Engine, similarity: Similarity) -> dict[str, float]:
+        """The measures' means with the model as it is now. The texts are packed at the first call, and kept."""
         if self._parts is None:
             parts, order = engine.parts(self._texts)
             self._parts = parts, torch.from_numpy(np.argsort(order)).to(engine.device)
@@ -67,7 +82,24 @@ class Validator:
         vectors = engine.evaluate(parts)[back]
         if similarity == "cosine":
             vectors = nn.functional.normalize(vectors, dim=1)
-        similarities = torch.cat([vectors[rows] @ vector for vector, rows in zip(vectors, self._rows, strict=False)])
-        values = iter(similarities.tolist())  # the only time that the device is waited for
-        scores = {query: dict(zip(found, values, strict=False)) for query, found in self._candidates.items()}
-        return evaluate(Run.of(scores), self._qrels, [self.measure]).means[self.measure]
+        best = [
+            (vectors[rows] @ vector).topk(min(len(rows), self._top))
+            for vector, rows in zip(vectors, self._rows, strict=False)
+        ]
+        values = iter(torch.cat([top.values for top in best]).tolist())  # from here on, the device is waited for
+        places = torch.cat([top.indices for top in best]).tolist()
+        scores, start = {}, 0
+        for (query, found), top in zip(self._candidates.items(), best, strict=True):
+            of_query = places[start : start + len(top.values)]
+            scores[query] = {found[place]: value for place, value in zip(of_query, values, strict=False)}
+            start += len(of_query)
+        return evaluate(Run.of(scores), self._qrels, self._measures).means
+
+
+def _top(measures: Sequence[str]) -> int:
+    """How many documents of a ranking these measures look at, and some more, in case of ties.
+
+    >>> _top(["nDCG@10", "Success@100"]), _top(["nDCG@10", "RR"]) > 10**9
+    (150, True)
+    """
+    return max(judged_cutoff(name) + 50 if "@" in name else 2**62 for name in measures)

@@ -1,0 +1,32 @@
+"""remargin inspect: one training instance, explained."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import Annotated
+
+import typer
+
+from remargin.cli.options import Config
+
+
+def inspect(
+    data: Annotated[str, typer.Option(help="A folder that `prepare` or `fit` (OUT/data) wrote, with triplets.")],
+    model: Annotated[str, typer.Option(help="The encoder: a folder or a Hugging Face name.")],
+    query: Annotated[str | None, typer.Option(help="The id of a query in the batch; without, the first.")] = None,
+    batch: Annotated[int, typer.Option(min=0, help="Which batch, as `fit` counts them, from 0.")] = 0,
+    batch_size: Annotated[int, typer.Option(min=1, help="Triplets in a batch.")] = 64,
+    seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
+    config: Config = None,
+) -> None:
+    """Show a query of a batch, its positive, and the negatives with the highest, a middle and the lowest target."""
+    from remargin.encoder import BiEncoder
+    from remargin.experiments.instance import LONGEST, instance_table
+    from remargin.inspection import inspect as look
+
+    found = look(BiEncoder.from_pretrained(model), data, query, batch, batch_size, seed)
+    to_screen, width = sys.stdout.isatty(), shutil.get_terminal_size().columns
+    longest = max(40, width - 56) if to_screen else LONGEST  # beside the other columns
+    table = instance_table(found, f"query {found.query.id}, batch {batch}", longest)
+    print(table.terminal(width if to_screen else None, styled=to_screen))

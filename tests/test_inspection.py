@@ -1,0 +1,72 @@
+"""inspect: a batch computed by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from remargin import BiEncoder, Collection, InputError
+from remargin.data.prepare import TextSettings, prepare
+from remargin.inspection import explain, inspect
+from remargin.mining import MiningSettings, mine
+from remargin.training.batches import TrainingData
+
+
+def test_by_hand() -> None:
+    """q at 0°, its positive at 60°, negatives at 90°, 120° and 180°."""
+    angles = np.radians([90, 120, 180])
+    negatives = 3 * np.stack([np.cos(angles), np.sin(angles)], 1)  # their length does not matter
+    found = explain(np.array([2.0, 0.0]), np.array([np.cos(np.pi / 3), np.sin(np.pi / 3)]), negatives)
+    assert found.positive_relevance == pytest.approx(0.5)
+    assert found.relevance == pytest.approx([0.0, -0.5, -1.0])
+    third = (1 + 3**0.5 / 2) / 2
+    assert found.targets == pytest.approx([third, 0.75, 0.25])
+    assert found.losses == pytest.approx([(0.5 - third) ** 2, (1.0 - 0.75) ** 2, (1.5 - 0.25) ** 2])
+    assert found.chosen() == {"highest": 0, "middle": 1, "lowest": 2}  # the mean is 0.64
+
+
+@pytest.fixture
+def prepared(tiny_model: Any, tmp_path: Path) -> Path:
+    train = Collection.load("docstrings:json,csv,textwrap", "train")
+    mine(train, tmp_path / "triplets.tsv", MiningSettings(triplets=2))
+    lengths = TextSettings(30, 64)
+    prepare("docstrings:json,csv,textwrap", tiny_model(), tmp_path / "data", tmp_path / "triplets.tsv", lengths)
+    return tmp_path / "data"
+
+
+def test_it_is_the_batch_that_training_sees(tiny_model: Any, prepared: Path) -> None:
+    model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
+    rows = TrainingData(prepared, 8, 3).batch(2)
+    store = TrainingData(prepared, 8, 3)
+    place = 5
+    query = store.queries.ids[int(rows.queries[place])]
+    first = [store.queries.ids[int(row)] for row in rows.queries].index(query)
+    found = inspect(model, prepared, query, batch=2, batch_size=8, seed=3)
+    texts = Collection.load(prepared, "train")
+    assert found.query.text == texts.queries[query]
+    assert found.positive.id == store.documents.ids[int(rows.positives[first])]
+    q = model.encode_queries([texts.queries[query]])[0]
+    p = model.encode_documents([texts.documents[found.positive.id]])[0]
+    assert found.positive.relevance == pytest.approx(float(q @ p), abs=1e-5)
+    ids = [store.documents.ids[int(row)] for row in rows.negatives]
+    vectors = model.encode_documents([texts.documents[id] for id in ids])
+    targets = (1 + vectors @ p) / 2
+    for shown in found.negatives:
+        assert shown.text == texts.documents[shown.id]
+        place = ids.index(shown.id)
+        assert shown.target == pytest.approx(float(targets[place]), abs=1e-5)
+        assert shown.relevance == pytest.approx(float(q @ vectors[place]), abs=1e-5)
+        wanted = (float(q @ p) - float(q @ vectors[place]) - float(targets[place])) ** 2
+        assert shown.loss == pytest.approx(wanted, abs=1e-5)
+    by_target = [shown.target or 0.0 for shown in found.negatives]
+    assert by_target == [pytest.approx(targets.max(), abs=1e-5), by_target[1], pytest.approx(targets.min(), abs=1e-5)]
+    assert found.mean_target == pytest.approx(float(targets.mean()), abs=1e-5)
+
+
+def test_a_query_that_is_not_in_the_batch(tiny_model: Any, prepared: Path) -> None:
+    model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
+    with pytest.raises(InputError, match=r"query 'nobody' is not in batch 0; choose one that is, such as \w+"):
+        inspect(model, prepared, "nobody", batch_size=4)
