@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from remargin import BiEncoder, Collection, InputError
+from remargin.cross_encoder import CrossEncoder
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
 from remargin.retrieval.bm25 import BM25
@@ -110,6 +112,24 @@ def test_reranking_encodes_each_text_once(tiny_model: Any, monkeypatch: pytest.M
     monkeypatch.setattr(model, "_encode", spy)
     rerank(model, Run.of({q: dict.fromkeys(DOCUMENTS, 1.0) for q in QUERIES}), DOCUMENTS, QUERIES)
     assert sorted(encoded) == sorted([*DOCUMENTS.values(), *QUERIES.values()])
+
+
+def test_a_cross_encoder_reranks_by_its_scores(tiny_model: Any) -> None:
+    model = CrossEncoder.from_pretrained(tiny_model("bert"))
+    with torch.no_grad():
+        model.model.classifier.weight.normal_(generator=torch.Generator().manual_seed(0))
+    first = Run.of({"q2": dict.fromkeys(DOCUMENTS, 1.0), "q1": {"d3": 2.0, "d4": 1.0}})
+    again = rerank(model, first, DOCUMENTS, QUERIES)
+    assert {query: set(found) for query, found in again.rankings.items()} == {"q1": {"d3", "d4"}, "q2": set(DOCUMENTS)}
+    for query, found in again.rankings.items():
+        assert list(found.values()) == sorted(found.values(), reverse=True)
+        for document, score in found.items():
+            alone = model.score([(QUERIES[query], DOCUMENTS[document])])[0]
+            assert score == pytest.approx(alone, abs=1e-5)
+    assert len(set(again.rankings["q2"].values())) > 10
+    assert set(rerank(model, first, DOCUMENTS, QUERIES, depth=3).rankings["q2"]) == set(first.top("q2", 3))
+    with pytest.raises(InputError, match="id 'q2': query leaves no room for a document in 64 tokens"):
+        rerank(model, first, DOCUMENTS, {"q2": "margins " * 61})
 
 
 def test_a_run_of_another_collection_is_refused(tiny_model: Any) -> None:

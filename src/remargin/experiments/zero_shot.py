@@ -12,11 +12,9 @@ import hashlib
 import itertools
 import json
 import math
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from remargin.errors import InputError
 from remargin.evaluation.comparison import BEST, CompareSettings, read_scores
 from remargin.evaluation.measures import evaluate, judged_cutoff
 from remargin.experiments.columns import file_name, find_column, stems
+from remargin.experiments.hardware import hardware, versions
 from remargin.experiments.published import published_zero_shot
 from remargin.files import locked, new_file, read_header, refuse_existing, sha256, write_header
 from remargin.report.tables import Table
@@ -50,7 +49,6 @@ BM25 = "BM25"
 SETTINGS = "settings.json"
 FORMAT = "remargin-zero-shot-1"
 AGAIN = "choose another place, or measure it all again (--overwrite)"
-PACKAGES = ("remargin", "torch", "transformers", "bm25s", "ir-measures", "scipy")
 
 
 @dataclass(frozen=True)
@@ -288,8 +286,6 @@ def _measure(work: _Work, collection: Collection, measures: list[str], say: Call
 
 
 def _about(systems: Sequence[_System], measure: str, bound: float, skip_bad: bool) -> dict[str, Any]:
-    import torch
-
     return {
         "format": FORMAT,
         "measure": measure,
@@ -298,17 +294,10 @@ def _about(systems: Sequence[_System], measure: str, bound: float, skip_bad: boo
         "depth": DEPTH,
         "skip_bad": skip_bad,
         "systems": {system.label: {"name": system.name, **system.settings} for system in systems},
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
-        "versions": {"Python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "device": hardware(),
+        "versions": versions(),
         "date": time.strftime("%Y-%m-%d"),
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _counts(results: Results, columns: Sequence[Column]) -> dict[str, Any]:

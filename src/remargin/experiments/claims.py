@@ -1,0 +1,386 @@
+"""What the paper claims about its results, each as a predicate over numbers, with the verdict on the numbers here.
+
+A claim is checked as the paper makes it: for all backbones where it says all. The thresholds that words such as "near"
+and "about half" stand for are ours, and said in the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from remargin.experiments.outcome import Outcome
+from remargin.experiments.study import HITS, MEASURE, RECALL
+from remargin.report.sections import Section
+from remargin.report.tables import Block, Cell, Table
+
+Numbers = Mapping[str, Any]  # of each experiment by its name; see `Outcome.numbers`
+Found = tuple[bool, str]  # whether it holds, and the numbers that say so
+
+WITHOUT, WITH = "without in-batch negatives", "with in-batch negatives"
+HOLDS, FAILS, OPEN = "holds", "does not hold", "not checked"
+
+
+class NotChecked(Exception):
+    """Why a claim cannot be checked with these numbers."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim: its name, what is claimed, where in the paper, and the predicate."""
+
+    name: str
+    text: str
+    where: str
+    check: Callable[[Numbers], Found]
+
+    def verdict(self, numbers: Numbers) -> Verdict:
+        """What these numbers say about it."""
+        try:
+            holds, evidence = self.check(numbers)
+        except NotChecked as reason:
+            return Verdict(self, OPEN, str(reason))
+        except KeyError as missing:
+            return Verdict(self, OPEN, f"there is no {missing.args[0]}")
+        return Verdict(self, HOLDS if holds else FAILS, evidence)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, whether it holds here, and why."""
+
+    claim: Claim
+    verdict: str
+    evidence: str
+
+
+def check_claims(numbers: Numbers) -> list[Verdict]:
+    """The verdict on each claim.
+
+    >>> found = check_claims({"target-evolution": {"tiny": {"last_mean": 0.02}}})
+    >>> {v.claim.name: v.verdict for v in found}["targets settle at one half"]
+    'holds'
+    """
+    return [claim.verdict(numbers) for claim in CLAIMS]
+
+
+def claims(numbers: Numbers) -> Outcome:
+    """The table of verdicts."""
+    verdicts = check_claims(numbers)
+    rows = [[Cell(v.claim.text), Cell(v.claim.where), Cell(v.verdict), Cell(v.evidence)] for v in verdicts]
+    counts = {verdict: sum(v.verdict == verdict for v in verdicts) for verdict in (HOLDS, FAILS, OPEN)}
+    summary = [
+        f"Of {len(verdicts)} claims of the paper, {counts[HOLDS]} hold here, {counts[FAILS]} do not, and "
+        f"{counts[OPEN]} could not be checked with these experiments."
+    ]
+    table = Table("The paper's claims", ["claim", "paper", "here", "numbers"], [Block("", rows)])
+    found = {v.claim.name: {"verdict": v.verdict, "evidence": v.evidence} for v in verdicts}
+    return Outcome(Section("claims", "Claims", summary, [table], [], {}, []), found)
+
+
+CLAIMS: list[Claim] = []
+
+
+def _claim(where: str) -> Callable[[Callable[[Numbers], Found]], Callable[[Numbers], Found]]:
+    """Make a claim of a predicate: its name is the claim's, its docstring the text."""
+
+    def add(check: Callable[[Numbers], Found]) -> Callable[[Numbers], Found]:
+        name = check.__name__.replace("_", " ")
+        CLAIMS.append(Claim(name, " ".join((check.__doc__ or "").split()), where, check))
+        return check
+
+    return add
+
+
+def _each(of_model: Mapping[str, Any], show: Callable[[Any], str]) -> str:
+    return "; ".join(f"{model}: {show(found)}" for model, found in of_model.items())
+
+
+def _several(of_model: Mapping[str, Any]) -> Mapping[str, Any]:
+    if len(of_model) < 2:
+        raise NotChecked("needs two backbones")
+    return of_model
+
+
+@_claim("5.1")
+def tuning_the_margin_pays(numbers: Numbers) -> Found:
+    """Tuning the static margin beats 1.0 in every configuration, mostly by more than 0.1 nDCG@10."""
+    gains = {f"{m}, {k}": v["gain"] for m, kinds in numbers["static-margins"].items() for k, v in kinds.items()}
+    most = sum(gain > 0.1 for gain in gains.values()) > len(gains) / 2
+    return all(gain > 0 for gain in gains.values()) and most, _each(gains, lambda gain: f"+{gain:.3f}")
+
+
+@_claim("5.1")
+def the_margin_depends_on_the_model(numbers: Numbers) -> Found:
+    """The best static margin differs between backbones."""
+    found = _several(numbers["static-margins"])
+    best = {kind: {m: kinds[kind]["best"][MEASURE] for m, kinds in found.items()} for kind in (WITHOUT, WITH)}
+    return all(len(set(v.values())) == len(v) for v in best.values()), _each(best[WITHOUT], lambda v: f"{v:g}")
+
+
+@_claim("5.1")
+def the_margin_depends_on_the_measure(numbers: Numbers) -> Found:
+    """The best static margin for nDCG@10 is another than for Hits@100."""
+    best = {f"{m}, {k}": v["best"] for m, kinds in numbers["static-margins"].items() for k, v in kinds.items()}
+    differ = all(found[MEASURE] != found[HITS] for found in best.values())
+    return differ, _each(best, lambda found: f"{found[MEASURE]:g} and {found[HITS]:g}")
+
+
+@_claim("5.1")
+def in_batch_negatives_do_not_help_static_targets(numbers: Numbers) -> Found:
+    """With static targets, in-batch negatives improve neither nDCG@10 nor Hits@100 on dev."""
+    found = numbers["static-margins"]
+    holds = all(
+        kinds[WITH][name] <= kinds[WITHOUT][name] for kinds in found.values() for name in ("highest", "highest_hits")
+    )
+    return holds, _each(found, lambda k: f"{k[WITHOUT]['highest']:.3f} without, {k[WITH]['highest']:.3f} with")
+
+
+def _curve(numbers: Numbers, experiment: str, row: str, which: int = -1) -> dict[str, Any]:
+    """The maxima of a curve for each model: of the largest batch, or of the smallest."""
+    found = {}
+    for model, rows in numbers[experiment].items():
+        sizes = sorted(rows[row], key=int)
+        found[model] = rows[row][sizes[which]]
+    return found
+
+
+@_claim("5.2")
+def adaptive_targets_peak_half_way(numbers: Numbers) -> Found:
+    """With adaptive targets nDCG@10 is highest after about half of training (between a quarter and three quarters)
+    and declines from there.
+    """
+    found = {m: v[MEASURE] for m, v in _curve(numbers, "adaptive-margins", "adaptive").items()}
+    holds = all(0.25 <= v["at"] <= 0.75 and v["last"] < v["highest"] for v in found.values())
+    return holds, _each(found, lambda v: f"highest {v['highest']:.3f} after {v['at']:.0%}, {v['last']:.3f} at the end")
+
+
+@_claim("5.2")
+def in_batch_negatives_slow_adaptive_targets(numbers: Numbers) -> Found:
+    """With adaptive targets and in-batch negatives nDCG@10 is lower and reached later than without."""
+    without, with_ = (
+        {m: v[MEASURE] for m, v in _curve(numbers, "adaptive-margins", row).items()}
+        for row in ("adaptive", "adaptive, in-batch")
+    )
+    holds = all(with_[m]["highest"] < without[m]["highest"] and with_[m]["at"] > without[m]["at"] for m in without)
+    shown = {m: (without[m], with_[m]) for m in without}
+    return holds, _each(
+        shown, lambda v: f"{v[0]['highest']:.3f} after {v[0]['at']:.0%}, {v[1]['highest']:.3f} after {v[1]['at']:.0%}"
+    )
+
+
+@_claim("5.2")
+def in_batch_negatives_help_adaptive_targets_hits(numbers: Numbers) -> Found:
+    """With adaptive targets, in-batch negatives raise Hits@100 for most backbones."""
+    without, with_ = (
+        {m: v[HITS]["highest"] for m, v in _curve(numbers, "adaptive-margins", row).items()}
+        for row in ("adaptive", "adaptive, in-batch")
+    )
+    holds = sum(with_[m] > without[m] for m in without) > len(without) / 2
+    return holds, _each({m: (without[m], with_[m]) for m in without}, lambda v: f"{v[0]:.3f} without, {v[1]:.3f} with")
+
+
+@_claim("5.3")
+def distributed_targets_converge_sooner(numbers: Numbers) -> Found:
+    """Distributed targets reach their highest nDCG@10 sooner than adaptive ones."""
+    adaptive = {m: v[MEASURE]["at"] for m, v in _curve(numbers, "adaptive-margins", "adaptive").items()}
+    distributed = {m: v[MEASURE]["at"] for m, v in _curve(numbers, "distributed-margins", "distributed").items()}
+    shown = {m: (distributed[m], adaptive[m]) for m in distributed}
+    return all(d < a for d, a in shown.values()), _each(shown, lambda v: f"after {v[0]:.0%}, adaptive {v[1]:.0%}")
+
+
+@_claim("5.3")
+def smaller_batches_converge_sooner(numbers: Numbers) -> Found:
+    """With distributed targets, smaller batches need fewer triplets to their highest nDCG@10."""
+    small, large = (_curve(numbers, "distributed-margins", "distributed", which) for which in (0, -1))
+    shown = {m: (small[m][MEASURE]["triplets"], large[m][MEASURE]["triplets"]) for m in small}
+    return all(s < l for s, l in shown.values()), _each(shown, lambda v: f"{v[0]:,} and {v[1]:,}")  # noqa: E741
+
+
+@_claim("5.3")
+def batch_size_hardly_matters(numbers: Numbers) -> Found:
+    """The highest nDCG@10 of distributed targets hardly depends on the batch size (less than 0.02)."""
+    small, large = (_curve(numbers, "distributed-margins", "distributed", which) for which in (0, -1))
+    shown = {m: (small[m][MEASURE]["highest"], large[m][MEASURE]["highest"]) for m in small}
+    return all(abs(s - l) < 0.02 for s, l in shown.values()), _each(shown, lambda v: f"{v[0]:.3f} and {v[1]:.3f}")  # noqa: E741
+
+
+@_claim("5.3")
+def targets_settle_at_one_half(numbers: Numbers) -> Found:
+    """The mean target settles near 0.5: positives and negatives are orthogonal on average (similarity within 0.1 of
+    0).
+    """
+    means = {m: v["last_mean"] for m, v in numbers["target-evolution"].items()}
+    return all(abs(mean) < 0.1 for mean in means.values()), _each(means, lambda mean: f"{(1 + mean) / 2:.2f}")
+
+
+@_claim("5.3")
+def outliers_are_positive(numbers: Numbers) -> Found:
+    """The largest target is further from the mean than the smallest."""
+    found = numbers["target-evolution"]
+    holds = all(v["last_high"] - v["last_mean"] > v["last_mean"] - v["last_low"] for v in found.values())
+    return holds, _each(found, lambda v: f"{v['last_low']:.2f}, {v['last_mean']:.2f}, {v['last_high']:.2f}")
+
+
+@_claim("5.3")
+def backbones_end_alike(numbers: Numbers) -> Found:
+    """The similarities differ between backbones at first, and are alike after training."""
+    found = _several(numbers["target-evolution"])
+
+    def spread(name: str) -> float:
+        values = [v[name] for v in found.values()]
+        return float(max(values) - min(values))
+
+    return spread("last_mean") < spread("first_mean") / 2, _each(
+        found, lambda v: f"mean {v['first_mean']:.2f} at first, {v['last_mean']:.2f} at the end"
+    )
+
+
+def _variants(numbers: Numbers, measure: str, *rows: str) -> dict[str, dict[str, float]]:
+    return {model: {row: of_model[row][measure] for row in rows} for model, of_model in numbers["variants"].items()}
+
+
+def _shown(found: Mapping[str, float]) -> str:
+    return ", ".join(f"{row} {value:.3f}" for row, value in found.items())
+
+
+@_claim("5.4")
+def tuned_static_is_best(numbers: Numbers) -> Found:
+    """Tuned static targets without in-batch negatives have the highest nDCG@10."""
+    rows = ("static", "static, in-batch", "adaptive", "adaptive, in-batch", "distributed")
+    found = _variants(numbers, MEASURE, *rows)
+    return all(max(v, key=v.__getitem__) == "static" for v in found.values()), _each(found, _shown)
+
+
+@_claim("5.4")
+def distributed_is_equivalent_to_tuned_static(numbers: Numbers) -> Found:
+    """Distributed targets are statistically equivalent to the best in nDCG@10, without anything to tune (for most
+    backbones).
+    """
+    found = {m: v["distributed"] for m, v in numbers["variants"].items()}
+    good = [v[f"{MEASURE} equivalent"] or v[f"{MEASURE} best"] for v in found.values()]
+    static = {m: v["static"][MEASURE] for m, v in numbers["variants"].items()}
+    shown = {m: (v[MEASURE], static[m]) for m, v in found.items()}
+    return sum(good) > len(good) / 2, _each(shown, lambda v: f"{v[0]:.3f}, tuned static {v[1]:.3f}")
+
+
+@_claim("5.3")
+def distributed_is_the_best_in_batch_target(numbers: Numbers) -> Found:
+    """Of the targets with in-batch information, distributed ones have the highest nDCG@10."""
+    found = _variants(numbers, MEASURE, "distributed", "static, in-batch", "adaptive, in-batch")
+    return all(max(v, key=v.__getitem__) == "distributed" for v in found.values()), _each(found, _shown)
+
+
+@_claim("5.4")
+def adaptive_in_batch_has_the_best_recall(numbers: Numbers) -> Found:
+    """Adaptive targets with in-batch negatives have the highest R@1000."""
+    rows = ("static", "static, in-batch", "adaptive", "adaptive, in-batch", "distributed")
+    found = _variants(numbers, RECALL, *rows)
+    return all(max(v, key=v.__getitem__) == "adaptive, in-batch" for v in found.values()), _each(found, _shown)
+
+
+@_claim("5.4")
+def in_batch_negatives_harm_static_targets(numbers: Numbers) -> Found:
+    """In-batch negatives lower the nDCG@10 of static targets on test."""
+    found = _variants(numbers, MEASURE, "static", "static, in-batch")
+    return all(v["static, in-batch"] < v["static"] for v in found.values()), _each(found, _shown)
+
+
+@_claim("3")
+def the_explicit_mean_does_not_work(numbers: Numbers) -> Found:
+    """The mean of a triplet's targets, instead of all of them, does not work (more than 0.05 nDCG@10 behind)."""
+    found = _variants(numbers, MEASURE, "distributed", "explicit mean")
+    return all(v["explicit mean"] < v["distributed"] - 0.05 for v in found.values()), _each(found, _shown)
+
+
+@_claim("5.4")
+def tuned_static_costs_three_to_fifteen_times_as_much(numbers: Numbers) -> Found:
+    """With its sweep, the tuned static target takes at least three times as long as distributed and adaptive ones."""
+    found = _variants(numbers, "seconds", "static", "distributed", "adaptive", "adaptive, in-batch")
+    ratios = {
+        model: {row: v["static"] / max(1e-9, v[row]) for row in v if row != "static"} for model, v in found.items()
+    }
+    holds = all(ratio >= 3 for of_model in ratios.values() for ratio in of_model.values())
+    return holds, _each(ratios, lambda of: ", ".join(f"{ratio:.1f}x {row}" for row, ratio in of.items()))
+
+
+@_claim("5.4")
+def in_batch_information_saves_data(numbers: Numbers) -> Found:
+    """In-batch negatives lower the number of triplets to the best model, for static and for adaptive targets."""
+    found = _variants(numbers, "triplets", "static", "static, in-batch", "adaptive", "adaptive, in-batch")
+    holds = all(v[f"{row}, in-batch"] < v[row] for v in found.values() for row in ("static", "adaptive"))
+    return holds, _each(found, lambda v: ", ".join(f"{row} {count:,.0f}" for row, count in v.items()))
+
+
+@_claim("5.4")
+def self_distillation_saves_data(numbers: Numbers) -> Found:
+    """Adaptive and distributed targets need fewer triplets to their best model than tuned static ones."""
+    found = _variants(numbers, "triplets", "static", "adaptive", "distributed")
+    holds = all(max(v["adaptive"], v["distributed"]) < v["static"] for v in found.values())
+    return holds, _each(found, lambda v: ", ".join(f"{row} {count:,.0f}" for row, count in v.items()))
+
+
+@_claim("5.4")
+def the_backbone_does_not_matter(numbers: Numbers) -> Found:
+    """The backbone makes no meaningful difference: within 0.05 nDCG@10 for each target."""
+    rows = ("static", "static, in-batch", "adaptive", "adaptive, in-batch", "distributed")
+    found = _several(_variants(numbers, MEASURE, *rows))
+    spreads = {row: max(v[row] for v in found.values()) - min(v[row] for v in found.values()) for row in rows}
+    return max(spreads.values()) < 0.05, _shown(spreads)
+
+
+@_claim("5.5")
+def self_distillation_matches_teachers(numbers: Numbers) -> Found:
+    """Distributed targets are statistically equivalent in nDCG@10 to the best run with a teacher's scores."""
+    found = numbers["baselines"]
+    holds = all(v["distributed"]["equivalent"] or v["distributed"][MEASURE] > v["best teacher"] for v in found.values())
+    return holds, _each(found, lambda v: f"{v['distributed'][MEASURE]:.3f}, best teacher {v['best teacher']:.3f}")
+
+
+@_claim("5.5")
+def tuned_static_matches_teachers(numbers: Numbers) -> Found:
+    """So are tuned static targets: a teacher is hardly worth its price in nDCG@10."""
+    found = numbers["baselines"]
+    holds = all(v["static"]["equivalent"] or v["static"][MEASURE] > v["best teacher"] for v in found.values())
+    return holds, _each(found, lambda v: f"{v['static'][MEASURE]:.3f}, best teacher {v['best teacher']:.3f}")
+
+
+@_claim("1")
+def an_eighth_of_the_data_is_enough(numbers: Numbers) -> Found:
+    """Distributed targets need 13.5% of an epoch to their best model."""
+    found = {m: v["distributed"]["share_of_epoch"] for m, v in numbers["baselines"].items()}
+    return all(share <= 0.135 for share in found.values()), _each(found, lambda share: f"{share:.1%}")
+
+
+@_claim("5.6")
+def early_stopping_helps_elsewhere(numbers: Numbers) -> Found:
+    """Early stopping raises the zero-shot mean of distributed targets at the same in-domain score (within 0.01)."""
+    found = {m: (v["distributed, early stopping"], v["distributed"]) for m, v in numbers["zero-shot"].items()}
+    holds = all(
+        stopped["mean"] > last["mean"] and abs(stopped["in-domain"] - last["in-domain"]) <= 0.01
+        for stopped, last in found.values()
+    )
+    return holds, _each(
+        found,
+        lambda v: (
+            f"{v[0]['mean']:.3f} with, {v[1]['mean']:.3f} without; in-domain {v[0]['in-domain']:.3f}, "
+            f"{v[1]['in-domain']:.3f}"
+        ),
+    )
+
+
+@_claim("5.6")
+def tuning_helps_elsewhere(numbers: Numbers) -> Found:
+    """A tuned static margin is better than 1.0 zero-shot, without and with in-batch negatives."""
+    names = ("static tuned", "static untuned", "static tuned, in-batch", "static untuned, in-batch")
+    found = {m: {name: v[name]["mean"] for name in names} for m, v in numbers["zero-shot"].items()}
+    holds = all(v["static tuned" + s] > v["static untuned" + s] for v in found.values() for s in ("", ", in-batch"))
+    return holds, _each(found, _shown)
+
+
+@_claim("4")
+def half_the_memory(numbers: Numbers) -> Found:
+    """Mixed precision and 8-bit optimiser states take about half of the memory of full precision (at most 60%)."""
+    found = {m: v["bf16, 8-bit states"] / v["32"] for m, v in numbers["memory"].items()}
+    return all(share <= 0.6 for share in found.values()), _each(found, lambda share: f"{share:.0%}")

@@ -1,0 +1,93 @@
+"""The paper's figures 4 and 5: both measures over training, for two batch sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from remargin.experiments.outcome import Outcome
+from remargin.experiments.rows import ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED, Row, choose
+from remargin.experiments.study import HITS, MEASURE, Result, Study
+from remargin.report.figures import LineFigure, Panel, Series
+from remargin.report.sections import Section
+from remargin.report.tables import Block, Cell, Table, number
+
+Curves = dict[tuple[str, str, int], Result]  # by model, row and batch size
+
+
+def adaptive_margins(study: Study) -> Outcome:
+    """Adaptive targets without and with in-batch negatives."""
+    return _over_training(study, "adaptive-margins", "Adaptive margins", (ADAPTIVE, ADAPTIVE_IN_BATCH))
+
+
+def distributed_margins(study: Study) -> Outcome:
+    """Distributed targets."""
+    return _over_training(study, "distributed-margins", "Distributed margins", (DISTRIBUTED,))
+
+
+def _over_training(study: Study, name: str, title: str, rows: tuple[Row, ...]) -> Outcome:
+    sizes = sorted({study.plan.other_batch_size, study.plan.batch_size})
+    curves: Curves = {}
+    for model in study.models:
+        for row in rows:
+            spec = choose(study, model, row).spec
+            for size in sizes:
+                curves[model, row.name, size] = study.run(replace(spec, batch_size=size))
+    # One row: a column for each batch size, as the paper has it; several rows: a column for each.
+    columns = [(row.name, sizes) for row in rows] if len(rows) > 1 else [(rows[0].name, [size]) for size in sizes]
+    figure = LineFigure(
+        name,
+        f"{title} over training",
+        f"{study.name}, dev: BM25's documents re-ranked. Dots mark maxima.",
+        [[_panel(curves, study.models, row, of, measure) for row, of in columns] for measure in (MEASURE, HITS)],
+    )
+    cells: list[list[Cell]] = []
+    numbers: dict[str, Any] = {}
+    for (model, target, size), result in curves.items():
+        found = _numbers(result, size)
+        numbers.setdefault(model, {}).setdefault(target, {})[str(size)] = found
+        cells.append(
+            [
+                Cell(model),
+                Cell(target),
+                Cell(str(size)),
+                number(found[MEASURE]["highest"]),
+                number(found[MEASURE]["at"], 2),
+                number(found[MEASURE]["last"]),
+                number(found[HITS]["highest"]),
+                number(found[HITS]["at"], 2),
+            ]
+        )
+    header = ["model", "target", "batch", MEASURE, "reached after", "at the end", HITS, "reached after "]
+    notes = ["Reached after: the share of training at which the highest validation was seen."]
+    table = Table("Maxima", header, [Block("", cells)], notes)
+    summary = [_said(numbers)]
+    settings = {"batch sizes": sizes, "triplets": study.plan.triplets, "validated every": study.plan.validate_every}
+    return Outcome(Section(name, title, summary, [table], [figure], settings, []), numbers)
+
+
+def _panel(curves: Curves, models: list[str], row: str, sizes: list[int], measure: str) -> Panel:
+    series = []
+    for model in models:
+        for size in sizes:
+            curve = curves[model, row, size].curve
+            seen = [step * size for step, _ in curve]
+            label = ", ".join(([model] if len(models) > 1 else []) + [f"B = {size}"])
+            series.append(Series(label, seen, [values[measure] for _, values in curve]))
+    title = row if len(sizes) > 1 else f"{row}, B = {sizes[0]}"
+    return Panel(title, "triplets seen", measure, series, mark_maxima=True)
+
+
+def _numbers(result: Result, size: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for measure in (MEASURE, HITS):
+        values = [(step, of_step[measure]) for step, of_step in result.curve]
+        step, highest = max(values, key=lambda pair: pair[1])
+        last = values[-1][1]
+        found[measure] = {"highest": highest, "at": step / result.steps, "triplets": step * size, "last": last}
+    return found
+
+
+def _said(numbers: dict[str, Any]) -> str:
+    shares = [found[MEASURE]["at"] for rows in numbers.values() for sizes in rows.values() for found in sizes.values()]
+    return f"{MEASURE} is highest after {min(shares):.0%} to {max(shares):.0%} of training."

@@ -1,0 +1,79 @@
+"""Full rankings of one collection by many models: its texts are tokenised once, and only what counts is evaluated."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from remargin.data.collection import Collection
+from remargin.data.tokens import Tokens
+from remargin.encoder import BiEncoder
+from remargin.evaluation.measures import Evaluation, evaluate
+from remargin.evaluation.runs import Run
+from remargin.retrieval.exact import top_k
+from remargin.retrieval.search import search
+
+DEPTH = 1000
+MEASURES = ("nDCG@10", "R@100", "R@1000")
+RANKED = 100  # down to here the order may count, from here on only whether a document is there
+
+
+class FullRanking:
+    """Measures models, or BM25, on every query of a collection.
+
+    Args:
+        collection: documents, queries and judgments.
+        relevant: the lowest grade that R counts.
+
+    Example:
+        >>> ranking = FullRanking(Collection.load("docstrings:json", "test"))
+        >>> ranking.measure(BiEncoder.from_pretrained(model_folder), "tiny").means.keys()
+        dict_keys(['nDCG@10', 'R@100', 'R@1000'])
+    """
+
+    def __init__(self, collection: Collection, relevant: int = 1) -> None:
+        self.collection = collection
+        self._measures = {
+            name.replace("@", f"(rel={relevant})@") if name[0] == "R" else name: name for name in MEASURES
+        }
+        self._tokens: dict[str, tuple[Tokens, Tokens]] = {}
+        self._ids = np.array(list(collection.documents), dtype=object)
+
+    def measure(self, model: BiEncoder | None, backbone: str) -> Evaluation:
+        """The scores of every query. Models of one backbone have one tokenizer, lengths and prefixes."""
+        collection = self.collection
+        if model is None:
+            return self._evaluate(search(collection, "bm25", k=DEPTH))
+        documents, queries = (model.encode_tokens(tokens) for tokens in self._tokens_for(model, backbone))
+        scores, rows = top_k(queries, documents, DEPTH + bool(collection.self_matches), model.device)
+        return self._evaluate(self._thinned(scores, rows))
+
+    def _evaluate(self, run: Run) -> Evaluation:
+        found = evaluate(run, self.collection.qrels, list(self._measures))
+        named = {self._measures[name]: values for name, values in found.per_query.items()}
+        return Evaluation(named, found.missing, {})
+
+    def _thinned(self, scores: np.ndarray, rows: np.ndarray) -> Run:
+        """The first documents, and of the others those that were judged: all other ranks change no measure here."""
+        found = {}
+        for query, of_query, values in zip(self.collection.queries, rows, scores, strict=True):
+            ids = self._ids[of_query]
+            own = query if query in self.collection.self_matches else None
+            judged = self.collection.qrels[query]
+            ranking = [(id, value) for id, value in zip(ids.tolist(), values.tolist(), strict=True) if id != own]
+            least = ranking[min(RANKED, len(ranking)) - 1][1]  # what is tied with it counts as well
+            kept = [(id, value) for id, value in ranking[:DEPTH] if value >= least or id in judged]
+            found[query] = dict(kept)
+        return Run.of(found)
+
+    def _tokens_for(self, model: BiEncoder, backbone: str) -> tuple[Tokens, Tokens]:
+        if backbone not in self._tokens:
+            texts = (
+                (self.collection.documents, model.document_prefix, model.document_length),
+                (self.collection.queries, model.query_prefix, model.query_length),
+            )
+            documents, queries = (
+                model.tokenizer([prefix + text for text in of_kind.values()], length)[0]
+                for of_kind, prefix, length in texts
+            )
+            self._tokens[backbone] = documents, queries
+        return self._tokens[backbone]

@@ -1,0 +1,88 @@
+"""What a result was made with: hardware, versions, energy, memory."""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import resource
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Any
+
+import torch
+
+PACKAGES = ("remargin", "torch", "transformers", "bm25s", "ir-measures", "scipy")
+
+
+def hardware() -> str:
+    """The GPU, or the number of CPU threads."""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} CPU threads"
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of Python and of the packages that numbers depend on.
+
+    >>> sorted(versions())[:2]
+    ['Python', 'bm25s']
+    """
+    found: dict[str, str | None] = {"Python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def peak_memory(reset: bool = False) -> int:
+    """The most bytes in use: on the GPU since it was last reset, without one by the whole process so far."""
+    if torch.cuda.is_available():
+        peak = torch.cuda.max_memory_allocated()
+        if reset:
+            torch.cuda.reset_peak_memory_stats()
+        return peak
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Energy:
+    """How much energy the GPU used meanwhile, in joules; None where it does not say.
+
+    >>> with Energy() as energy:
+    ...     pass
+    >>> energy.joules is None or energy.joules >= 0
+    True
+    """
+
+    joules: float | None = None
+
+    def __enter__(self) -> Energy:
+        self._device = _nvml_device()
+        self._before = self._read()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        after = self._read()
+        if after is not None and self._before is not None:
+            self.joules = (after - self._before) / 1000
+
+    def _read(self) -> int | None:
+        """Millijoules since the driver was loaded."""
+        if self._device is None:
+            return None
+        nvml, handle = self._device
+        try:
+            return int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+        except nvml.NVMLError:
+            return None
+
+
+def _nvml_device() -> tuple[Any, Any] | None:
+    """NVIDIA's management library and the GPU as it knows it, if it is installed."""
+    if not torch.cuda.is_available():
+        return None
+    try:
+        nvml = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+        return nvml, nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+    except Exception:  # not installed, no such device, or no permission: then nobody knows
+        return None

@@ -1,0 +1,73 @@
+"""The paper's table 2: one training instance, as the model that was trained with distributed targets sees it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from remargin.encoder import BiEncoder
+from remargin.experiments.outcome import Outcome
+from remargin.experiments.rows import DISTRIBUTED, choose
+from remargin.experiments.study import Study
+from remargin.files import read_header, write_header
+from remargin.inspection import Instance, Passage, inspect
+from remargin.report.sections import Section
+from remargin.report.tables import Block, Cell, Table, number
+
+FORMAT = "remargin-instance-1"
+LONGEST = 240  # characters of a text that are shown
+
+
+def instance(study: Study) -> Outcome:
+    """The first query of the first batch, for each backbone."""
+    tables, numbers = [], {}
+    for model in study.models:
+        spec = choose(study, model, DISTRIBUTED).spec
+        found = _saved(study, model, spec.key, study.run(spec).folder / "instance.json")
+        tables.append(instance_table(found, f"{model}: query {found.query.id}"))
+        numbers[model] = {
+            p.role: {"relevance": p.relevance, "target": p.target, "loss": p.loss} for p in found.passages
+        }
+    summary = [
+        "The less a negative resembles the positive, the lower its target: that much further from the query's positive "
+        "it has to be."
+    ]
+    return Outcome(Section("instance", "A training instance", summary, tables, [], {"batch": 0}, []), numbers)
+
+
+def instance_table(found: Instance, title: str, longest: int = LONGEST) -> Table:
+    """The instance as the paper's table 2 shows it, with so many characters of each text.
+
+    >>> passage = Passage("query", "q1", "a very long text " * 50)
+    >>> table = instance_table(Instance(passage, passage, (), 0.5, 0.1), "q1")
+    >>> len(table.blocks[0].rows[0][1].text)
+    240
+    """
+    rows = [
+        [Cell(p.role), Cell(_short(p.text, longest)), number(p.relevance), number(p.target), number(p.loss)]
+        for p in found.passages
+    ]
+    notes = [
+        f"Over all negatives of the batch, the mean target is {found.mean_target:.3f} and the mean loss "
+        f"{found.mean_loss:.3f}. Relevance is the similarity to the query."
+    ]
+    return Table(title, ["", "text", "relevance", "target", "loss"], [Block("", rows)], notes)
+
+
+def _short(text: str, longest: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= longest else f"{text[: longest - 4]} ..."
+
+
+def _saved(study: Study, model: str, key: str, path: Any) -> Instance:
+    """From the run's folder, or made now, while its model is there."""
+    if not path.exists():
+        spec = choose(study, model, DISTRIBUTED).spec
+        encoder = BiEncoder.from_pretrained(study.model(spec))
+        found = inspect(encoder, study.prepared(model), batch_size=spec.batch_size, seed=spec.seed)
+        short = {**asdict(found), "negatives": [asdict(p) for p in found.negatives]}
+        write_header(path, {"format": FORMAT, **short})
+    header = read_header(path, FORMAT, f"delete {key} and go on")
+    query, positive = (Passage(**header[name]) for name in ("query", "positive"))
+    negatives = tuple(Passage(**values) for values in header["negatives"])
+    return Instance(query, positive, negatives, header["mean_target"], header["mean_loss"])

@@ -1,0 +1,70 @@
+"""What mixed precision and 8-bit optimiser states save: the set-up's claim of half the memory."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+from remargin.encoder import BiEncoder
+from remargin.errors import InputError
+from remargin.experiments.columns import file_name
+from remargin.experiments.hardware import hardware, peak_memory
+from remargin.experiments.outcome import Outcome
+from remargin.experiments.study import Study
+from remargin.files import read_header, write_header
+from remargin.report.sections import Section
+from remargin.report.tables import Block, Cell, Table, number
+from remargin.training.loop import fit
+from remargin.training.settings import fit_settings
+
+FORMAT = "remargin-memory-1"
+STEPS = 5
+WAYS: dict[str, dict[str, Any]] = {
+    "32": {"precision": "32"},
+    "bf16": {"precision": "bf16"},
+    "bf16, 8-bit states": {"precision": "bf16", "eight_bit": True},
+}
+
+
+def memory(study: Study) -> Outcome:
+    """The most memory in use during a few steps, for each backbone."""
+    rows: list[list[Cell]] = []
+    numbers: dict[str, Any] = {}
+    for model in study.models:
+        found = _measured(study, model)
+        numbers[model] = {way: size for way, size in found["bytes"].items() if size is not None}
+        full = found["bytes"]["32"]
+        for way, size in found["bytes"].items():
+            share = None if size is None else size / full
+            rows.append([Cell(model), Cell(way), number(None if size is None else size / 2**30, 2), number(share, 2)])
+    notes = [f"{STEPS} steps of {study.plan.batch_size} triplets, distributed targets, {found['hardware']}."]
+    missing = sorted({reason for reason in found["reasons"].values() if reason})
+    table = Table("Peak memory", ["model", "precision", "GiB", "of full precision"], [Block("", rows)], notes + missing)
+    shares = [size / of["32"] for of in numbers.values() for way, size in of.items() if way != "32"]
+    summary = [f"Mixed precision takes {min(shares):.0%} to {max(shares):.0%} of the memory of full precision here."]
+    return Outcome(Section("memory", "Memory", summary, [table], [], {"steps": STEPS}, []), numbers)
+
+
+def _measured(study: Study, model: str) -> dict[str, Any]:
+    path = study.out / "runs" / f"memory-{file_name(model)}" / "memory.json"
+    if not path.exists():
+        data = study.prepared(model)
+        found: dict[str, int | None] = {}
+        reasons: dict[str, str | None] = {}
+        for way, chosen in WAYS.items():
+            settings = fit_settings(
+                steps=STEPS, batch_size=study.plan.batch_size, log_every=STEPS, graphs=False, **chosen
+            )
+            folder = study.work / "memory"
+            shutil.rmtree(folder, ignore_errors=True)
+            encoder = BiEncoder.from_pretrained(study.paths[model])
+            peak_memory(reset=True)
+            try:
+                fit(encoder, data, folder, None, settings, say=lambda line: None)
+                found[way], reasons[way] = peak_memory(), None
+            except InputError as error:
+                found[way], reasons[way] = None, f"{way}: {error}"
+            shutil.rmtree(folder, ignore_errors=True)
+        about = {"format": FORMAT, "hardware": hardware()}
+        write_header(path, {**about, "bytes": found, "reasons": reasons})
+    return read_header(path, FORMAT, f"delete {path.parent} and go on")

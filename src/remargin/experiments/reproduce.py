@@ -1,0 +1,55 @@
+"""Every table and figure of the paper, by name, in a study's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from remargin.errors import InputError
+from remargin.experiments.baselines import baselines
+from remargin.experiments.claims import claims
+from remargin.experiments.curves import adaptive_margins, distributed_margins
+from remargin.experiments.instance import instance
+from remargin.experiments.loss_geometry import loss_geometry
+from remargin.experiments.memory import memory
+from remargin.experiments.outcome import Outcome, read_numbers
+from remargin.experiments.static_margins import static_margins
+from remargin.experiments.study import Study
+from remargin.experiments.target_evolution import target_evolution
+from remargin.experiments.variants import variants
+from remargin.experiments.zero_shot_rows import zero_shot_rows
+
+# In the paper's order.
+EXPERIMENTS: dict[str, Callable[[Study], Outcome]] = {
+    "loss-geometry": lambda study: loss_geometry(),
+    "static-margins": static_margins,
+    "adaptive-margins": adaptive_margins,
+    "distributed-margins": distributed_margins,
+    "target-evolution": target_evolution,
+    "instance": instance,
+    "variants": variants,
+    "baselines": baselines,
+    "zero-shot": zero_shot_rows,
+    "memory": memory,
+}
+CLAIMS = "claims"
+
+
+def reproduce(study: Study, names: Sequence[str]) -> list[Path]:
+    """Make some tables and figures, then the verdicts on the claims that they are about; returns their folders.
+
+    What was trained before is not trained again. Verdicts come from all numbers in the study's folder.
+    """
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise InputError(f"unknown experiment {name!r}", do=f"use {', '.join(EXPERIMENTS)}, or all")
+    folders = []
+    with study.lock():
+        for name in names:
+            if name == "zero-shot" and not study.columns:
+                study.say("zero-shot: no other collections were named, so it is left out")
+                continue
+            study.say(f"{name} ...")
+            folders.append(EXPERIMENTS[name](study).save(study.out / name))
+        numbers = {name: found for name, found in read_numbers(study.out).items() if name in EXPERIMENTS}
+        return [*folders, claims(numbers).save(study.out / CLAIMS)]

@@ -1,0 +1,160 @@
+"""The rows of the paper's tables: which loss, what is tuned for it, and how that is chosen on dev."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from remargin.evaluation.comparison import Scores
+from remargin.experiments.specs import RunSpec
+from remargin.experiments.study import LAST, MEASURE, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result, Study
+
+UNTUNED_MARGIN, UNTUNED_TEMPERATURE = 1.0, 0.05
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system of the tables, and what has to be tuned for it.
+
+    Attributes:
+        name: in tables.
+        loss: what it is told beside the batch size: fields of `RunSpec`.
+        tuned: a static margin or a temperature is chosen by a sweep, whose cost counts.
+        of_paper: whether the paper has it.
+    """
+
+    name: str
+    loss: tuple[tuple[str, Any], ...]
+    tuned: Literal["margin", "temperature"] | None = None
+    of_paper: bool = True
+
+    def spec(self, study: Study, model: str, rate: float, **others: Any) -> RunSpec:
+        """A run of it, of full length unless said otherwise."""
+        plan = study.plan
+        usual = {"batch_size": plan.batch_size, "triplets": plan.triplets, "rate": rate}
+        return RunSpec(model=model, **{**usual, **dict(self.loss), **others})
+
+
+def _row(name: str, tuned: Any = None, of_paper: bool = True, **loss: Any) -> Row:
+    return Row(name, tuple(loss.items()), tuned, of_paper)
+
+
+STATIC = _row("static", tuned="margin", target=f"{UNTUNED_MARGIN:g}")
+STATIC_IN_BATCH = _row("static, in-batch", tuned="margin", target=f"{UNTUNED_MARGIN:g}", in_batch=True)
+ADAPTIVE = _row("adaptive", target="adaptive")
+ADAPTIVE_IN_BATCH = _row("adaptive, in-batch", target="adaptive", in_batch=True)
+DISTRIBUTED = _row("distributed", target="distributed")
+PAPER = (STATIC, STATIC_IN_BATCH, ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED)
+
+CONTRASTIVE = _row("contrastive", tuned="temperature", of_paper=False, target="contrastive")
+STOPPED = _row("distributed, stopped target", of_paper=False, target="distributed", stop_gradient=True)
+RELEASED = _row("distributed, released broadcast", of_paper=False, target="distributed", released=True)
+EXPLICIT_MEAN = _row("explicit mean", of_paper=False, target="mean")
+BESIDE = (CONTRASTIVE, STOPPED, RELEASED, EXPLICIT_MEAN)
+
+
+def teacher_row(name: str, **others: Any) -> Row:
+    """A row that learns a teacher's margins."""
+    return _row(name, target="teacher", **others)
+
+
+UNTUNED = _row("static 1.0", target=f"{UNTUNED_MARGIN:g}")
+UNTUNED_IN_BATCH = _row("static 1.0, in-batch", target=f"{UNTUNED_MARGIN:g}", in_batch=True)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A grid over a loss parameter, each point a short run on the same triplets: values and what came of them."""
+
+    points: tuple[tuple[float, Result], ...]
+
+    @property
+    def seconds(self) -> float:
+        """What it cost in all."""
+        return sum(result.seconds for _, result in self.points)
+
+    def values(self, measure: str) -> list[tuple[float, float]]:
+        """For each point the highest validation."""
+        return [(value, max(v[measure] for _, v in result.curve)) for value, result in self.points]
+
+    def best(self, measure: str = MEASURE) -> float:
+        """The point with the highest validation."""
+        return max(self.values(measure), key=lambda pair: pair[1])[0]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The run that dev chose for a row: its settings, and what it took to find what had to be tuned."""
+
+    row: Row
+    spec: RunSpec
+    sweep: Sweep | None
+
+    @property
+    def tuned_to(self) -> float | None:
+        """The margin or temperature that the sweep chose."""
+        if self.row.tuned is None:
+            return None
+        return float(self.spec.target) if self.row.tuned == "margin" else self.spec.temperature
+
+    def results(self, study: Study, every_seed: bool = True) -> list[Result]:
+        """What came of it, measured, for each seed of the plan or for the first alone."""
+        seeds = study.plan.seeds if every_seed else study.plan.seeds[:1]
+        return [study.run(replace(self.spec, seed=seed), *wanted(study, self.row, seed)) for seed in seeds]
+
+
+def rate_of(study: Study, model: str, row: Row, **others: Any) -> float:
+    """The learning rate that dev chooses for a row, by the first seed."""
+    specs = [row.spec(study, model, rate, seed=study.plan.seeds[0], **others) for rate in study.plan.rates]
+    return specs[0].rate if len(specs) == 1 else study.best(specs).rate
+
+
+def sweep(study: Study, model: str, row: Row) -> Sweep:
+    """The grid of a row's parameter, with the learning rate that dev chose for the usual value."""
+    plan = study.plan
+    rate = rate_of(study, model, row)
+    grid = plan.margins if row.tuned == "margin" else plan.temperatures
+    points = []
+    for value in grid:
+        spec = row.spec(study, model, rate, triplets=plan.sweep_triplets, seed=plan.seeds[0], **_tuned(row, value))
+        points.append((value, study.run(spec)))
+    return Sweep(tuple(points))
+
+
+def choose(study: Study, model: str, row: Row) -> Chosen:
+    """What dev chooses for a row: first its own parameter, if it has one, then the learning rate."""
+    found = sweep(study, model, row) if row.tuned else None
+    others = _tuned(row, found.best()) if found else {}
+    rate = rate_of(study, model, row, **others)
+    return Chosen(row, row.spec(study, model, rate, seed=study.plan.seeds[0], **others), found)
+
+
+def _tuned(row: Row, value: float) -> dict[str, Any]:
+    return {"target": f"{value:g}"} if row.tuned == "margin" else {"temperature": value}
+
+
+def over_seeds(results: list[Result], what: str = TEST) -> Scores:
+    """Each query's scores, as the mean over seeds."""
+    every = [result.test(what) for result in results]
+    return {
+        measure: {query: float(np.mean([scores[measure][query] for scores in every])) for query in of_measure}
+        for measure, of_measure in every[0].items()
+    }
+
+
+def mean_and_spread(results: list[Result], measure: str, what: str = TEST) -> tuple[float, float]:
+    """The mean of a measure over queries and seeds, and the standard deviation of the seeds' means."""
+    means = [float(np.mean(list(result.test(what)[measure].values()))) for result in results]
+    return float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
+
+
+def wanted(study: Study, row: Row, seed: int) -> tuple[str, ...]:
+    """What to measure of a run as long as its model is there: tables 3, 4 and 5 share their runs."""
+    if seed != study.plan.seeds[0] or not study.columns or row not in ZERO_SHOT_ROWS:
+        return (TEST,)
+    return (TEST, LAST, ZERO_SHOT, ZERO_SHOT_LAST) if row is DISTRIBUTED else (TEST, ZERO_SHOT)
+
+
+ZERO_SHOT_ROWS = (*PAPER, *BESIDE, UNTUNED, UNTUNED_IN_BATCH)

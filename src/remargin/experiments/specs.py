@@ -1,0 +1,78 @@
+"""What a run of the paper's experiments is, and the names of its losses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from torch import nn
+
+from remargin.experiments.released import ReleasedMarginLoss
+from remargin.losses import Similarity
+from remargin.training.settings import LossSettings
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One training run. Equal specs are one run, whichever table asks for it.
+
+    Attributes:
+        model: the name of the backbone in the study.
+        target: as for `LossSettings`; `in_batch`, `stop_gradient` and `temperature` too.
+        batch_size: triplets in a batch; `triplets` in all.
+        rate: the learning rate at its highest.
+        released: the released code's broadcast instead of the paper's equations.
+        sampler: how batches are drawn, with `drop_bins`.
+    """
+
+    model: str
+    target: str
+    batch_size: int
+    triplets: int
+    rate: float
+    seed: int = 0
+    in_batch: bool = False
+    stop_gradient: bool = False
+    temperature: float = 0.05
+    released: bool = False
+    sampler: str = "random"
+    drop_bins: int = 0
+
+    @property
+    def taught(self) -> bool:
+        """Whether it needs a teacher's scores."""
+        return self.target == "teacher" or self.sampler == "tas-balanced"
+
+    @property
+    def key(self) -> str:
+        """A name for its folder, different for different runs. What is as usual does not count.
+
+        >>> RunSpec("minilm", "0.3", 128, 100_000, 1e-4, in_batch=True).key
+        'minilm-0.3-in-batch-d3d63295'
+        """
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        content = json.dumps(given, sort_keys=True).encode()
+        words = [self.model, self.target, *(["in-batch"] if self.in_batch else [])]
+        slug = re.sub(r"[^\w.-]+", "-", "-".join(words))
+        return f"{slug}-{hashlib.blake2b(content, digest_size=4).hexdigest()}"
+
+    def loss(self, similarity: Similarity) -> nn.Module | None:
+        """The loss, where `fit` cannot make it from its settings."""
+        if not self.released:
+            return None
+        target: float | str = self.target if self.target in ("adaptive", "distributed") else float(self.target)
+        return ReleasedMarginLoss(target, self.in_batch)
+
+    def settings(self) -> dict[str, Any]:
+        """Its part of `FitSettings`."""
+        return {
+            **asdict(LossSettings(self.target, self.in_batch, "l2", self.stop_gradient, self.temperature)),
+            "batch_size": self.batch_size,
+            "learning_rate": self.rate,
+            "seed": self.seed,
+            "sampler": self.sampler,
+            "drop_bins": self.drop_bins,
+        }

@@ -1,0 +1,78 @@
+"""The paper's figure 3: how much the static margin matters, without and with in-batch negatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remargin.experiments.outcome import Outcome
+from remargin.experiments.rows import STATIC, STATIC_IN_BATCH, UNTUNED_MARGIN, Sweep, sweep
+from remargin.experiments.study import HITS, MEASURE, Study
+from remargin.report.figures import LineFigure, Panel, Series
+from remargin.report.sections import Section
+from remargin.report.tables import Block, Cell, Table, number
+
+KINDS = {"without in-batch negatives": STATIC, "with in-batch negatives": STATIC_IN_BATCH}
+
+
+def static_margins(study: Study) -> Outcome:
+    """A sweep for each backbone, all on the same triplets."""
+    sweeps = {(model, kind): sweep(study, model, row) for model in study.models for kind, row in KINDS.items()}
+    figure = LineFigure(
+        "static-margins",
+        "Effectiveness over the static margin",
+        f"{study.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.",
+        [[_panel(sweeps, study.models, kind, measure) for kind in KINDS] for measure in (MEASURE, HITS)],
+    )
+    rows: list[list[Cell]] = []
+    numbers: dict[str, Any] = {}
+    for (model, kind), found in sweeps.items():
+        best = {measure: found.best(measure) for measure in (MEASURE, HITS)}
+        at = dict(found.values(MEASURE))
+        untuned = at.get(UNTUNED_MARGIN)
+        numbers.setdefault(model, {})[kind] = _numbers(found, best)
+        rows.append(
+            [
+                Cell(model),
+                Cell(kind),
+                number(best[MEASURE], 2),
+                number(max(at.values())),
+                number(untuned),
+                number(None if untuned is None else max(at.values()) - untuned),
+                number(best[HITS], 2),
+                number(found.seconds, 0),
+            ]
+        )
+    table = Table(
+        "The best static margin",
+        ["model", "negatives", "best margin", MEASURE, "at 1.0", "gain", f"best for {HITS}", "seconds"],
+        [Block("", rows)],
+        [f"{HITS} is what the paper calls Hits@100. Seconds are those of the whole sweep."],
+    )
+    gains = [values["gain"] for of_model in numbers.values() for values in of_model.values()]
+    summary = [
+        f"Tuning the margin instead of taking 1.0 brings between {min(gains):.3f} and {max(gains):.3f} {MEASURE} here."
+    ]
+    section = Section("static-margins", "Static margins", summary, [table], [figure], _settings(study), [])
+    return Outcome(section, numbers)
+
+
+def _panel(sweeps: dict[tuple[str, str], Sweep], models: list[str], kind: str, measure: str) -> Panel:
+    series = [Series(model, *zip(*sweeps[model, kind].values(measure), strict=True)) for model in models]
+    return Panel(kind, "static margin", measure, series, mark_maxima=True)
+
+
+def _numbers(found: Sweep, best: dict[str, float]) -> dict[str, Any]:
+    values = dict(found.values(MEASURE))
+    untuned = values.get(UNTUNED_MARGIN, values[max(values)])
+    return {
+        "best": best,
+        "highest": max(values.values()),
+        "highest_hits": max(dict(found.values(HITS)).values()),
+        "gain": max(values.values()) - untuned,
+        "seconds": found.seconds,
+    }
+
+
+def _settings(study: Study) -> dict[str, Any]:
+    plan = study.plan
+    return {"margins": plan.margins, "triplets": plan.sweep_triplets, "batch size": plan.batch_size}

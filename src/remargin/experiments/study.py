@@ -1,0 +1,398 @@
+"""The runs behind the paper's tables and figures: each is trained once, measured, and kept on disk.
+
+    out/
+      study.json              the collection, the models, the plan, with hashes
+      runs/KEY/run.json       what came of a run: validations, time, energy, memory, hardware, versions
+      runs/KEY/test.csv.gz    the measures of every test query; last.csv.gz those of the last model instead of the best
+      runs/KEY/zero-shot/     the same on other collections
+      runs/KEY/targets.csv.gz the targets of the first and last batches
+      work/                   tokens, triplets and models while they are needed; may be deleted
+
+A run that is there is not trained again, so what was stopped goes on where it was, and tables can be made anew from the
+small files alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from remargin.data.collection import Collection
+from remargin.data.prepare import TextSettings, prepare
+from remargin.encoder import BiEncoder
+from remargin.errors import InputError
+from remargin.evaluation.comparison import Scores, read_scores
+from remargin.evaluation.runs import Run
+from remargin.experiments.columns import file_name, find_column, stems
+from remargin.experiments.full_ranking import FullRanking
+from remargin.experiments.hardware import Energy, hardware, peak_memory, versions
+from remargin.experiments.plan import Plan
+from remargin.experiments.specs import RunSpec
+from remargin.experiments.targets import TargetLog
+from remargin.files import locked, new_file, read_header, sha256, write_header
+from remargin.mining import MiningSettings, mine
+from remargin.retrieval.search import search
+from remargin.training.loop import fit
+from remargin.training.settings import FitSettings, fit_settings
+from remargin.training.validation import Validator
+
+FORMAT = "remargin-study-1"
+RUN_FORMAT = "remargin-run-1"
+AGAIN = "choose another place, or delete it"
+HITS = "Success@100"  # what the paper calls Hits@100
+MEASURE, RECALL = "nDCG@10", "R@1000"
+KEPT_MODELS = 24
+TEST, LAST, ZERO_SHOT, ZERO_SHOT_LAST = "test", "last", "zero-shot", "zero-shot-last"  # what can be measured of a run
+
+
+@dataclass
+class Result:
+    """What came of a run: the validations, when the model was best, what it cost, and where its scores are."""
+
+    spec: RunSpec | None
+    folder: Path
+    curve: list[tuple[int, dict[str, float]]] = field(repr=False)
+    steps: int
+    best_step: int
+    seconds: float
+    joules: float | None = None
+    peak_bytes: int | None = None
+    scores: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)  # files and checksums, by what
+
+    @property
+    def dev(self) -> float:
+        """The best validation."""
+        return max(values[MEASURE] for _, values in self.curve)
+
+    @property
+    def triplets_to_best(self) -> int:
+        """How many triplets the best model had seen."""
+        return 0 if self.spec is None else min(self.best_step * self.spec.batch_size, self.spec.triplets)
+
+    @property
+    def seconds_to_best(self) -> float:
+        """The time until the best model was there: a share of the whole."""
+        return self.seconds * self.best_step / max(1, self.steps)
+
+    def test(self, what: str = TEST) -> Scores:
+        """Measures of every query, of the best model or of the last."""
+        return read_scores(self.folder / next(iter(self.scores[what])))
+
+    def zero_shot(self, what: str = ZERO_SHOT) -> dict[str, Scores]:
+        """The same on the other collections, by their file names."""
+        return {Path(name).name.removesuffix(".csv.gz"): read_scores(self.folder / name) for name in self.scores[what]}
+
+
+class Study:
+    """Trains and measures on one collection, and remembers.
+
+    Args:
+        out: the folder.
+        data: the collection: needs train, dev and test queries. None reads the folder without ever training.
+        models: backbones, folders or hub names, by the names that the tables give them.
+        plan: how much to train.
+        zero_shot: other collections, see `find_column`.
+        triplets: a table of ids to train on, instead of BM25's negatives.
+        say: gets a line for people now and then.
+    """
+
+    def __init__(
+        self,
+        out: str | Path,
+        data: str | None = None,
+        models: Mapping[str, str] | None = None,
+        plan: Plan | None = None,
+        zero_shot: Sequence[str] = (),
+        triplets: Path | None = None,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self.out, self.data, self.say = Path(out), data, say
+        self._triplets = triplets
+        self.paths = dict(models or {})
+        self.work = self.out / "work"
+        self._fingerprints: dict[str, str] = {}
+        if data is None:
+            self.header = read_header(self.out / "study.json", FORMAT, "name a folder that `reproduce` wrote")
+            self.plan = Plan.of(self.header["plan"])
+            self.columns = [find_column(column) for column in self.header["zero_shot"]]
+        else:
+            self.plan = plan or Plan()
+            self.columns = [find_column(column) for column in zero_shot]
+            self.header = self._claim(data, zero_shot)
+
+    @property
+    def name(self) -> str:
+        """The collection's name."""
+        return str(self.header["data"])
+
+    @property
+    def models(self) -> list[str]:
+        """The names of the backbones."""
+        return list(self.header["models"])
+
+    def lock(self) -> Any:
+        """Keeps other processes out; see `locked`."""
+        return locked(self.out)
+
+    def run(self, spec: RunSpec, *wanted: str) -> Result:
+        """What came of a run; it is trained and measured now if it was not before."""
+        result = self._load(spec.key, spec)
+        lacking = [what for what in wanted if result is None or what not in result.scores]
+        if result is not None and not lacking:
+            return result
+        self._may_work(f"the run {spec.key}")
+        fitted = self.work / "fits" / spec.key
+        if result is None or not (fitted / "best").exists():
+            lacking += [] if result is None else list(result.scores)  # these are of a model that is no more
+            result = self._train(spec, fitted)
+        for what in lacking:
+            self._measure(result, what, fitted / ("last" if "last" in what else "best"), spec.model)
+        self._save(result)
+        return result
+
+    def untrained(self, model: str, *wanted: str) -> Result:
+        """A backbone as it is."""
+        key = f"{file_name(model)}-untrained"
+        result = self._load(key, None) or Result(None, self.out / "runs" / key, [], 0, 0, 0.0)
+        lacking = [what for what in wanted if what not in result.scores]
+        for what in lacking:
+            self._may_work(f"the model {model}")
+            self._measure(result, what, Path(self.paths[model]), model)
+        if lacking:
+            self._save(result)
+        return result
+
+    def bm25(self, *wanted: str) -> Result:
+        """BM25."""
+        result = self._load("bm25", None) or Result(None, self.out / "runs" / "bm25", [], 0, 0, 0.0)
+        lacking = [what for what in wanted if what not in result.scores]
+        for what in lacking:
+            self._may_work("BM25")
+            self._measure(result, what, None, "")
+        if lacking:
+            self._save(result)
+        return result
+
+    def best(self, specs: Sequence[RunSpec]) -> RunSpec:
+        """The one whose best validation is highest."""
+        return max(specs, key=lambda spec: self.run(spec).dev)
+
+    def model(self, spec: RunSpec) -> Path:
+        """The folder of a run's best model; it is trained and measured again if it is no more."""
+        best = self.work / "fits" / spec.key / "best"
+        if not best.exists():
+            self._may_work(f"the model of {spec.key}")
+            before = self._load(spec.key, spec)
+            (self.out / "runs" / spec.key / "run.json").unlink(missing_ok=True)
+            self.run(spec, *(before.scores if before else ()))
+        return best
+
+    def prepared(self, model: str, taught: bool = False) -> Path:
+        """The prepared collection for a backbone's tokenizer, with triplets."""
+        folder = self.work / ("taught" if taught else "data") / file_name(model)
+        if not folder.exists():
+            encoder = BiEncoder.from_pretrained(self.paths[model])
+            lengths = TextSettings(
+                encoder.query_length, encoder.document_length, encoder.query_prefix, encoder.document_prefix
+            )
+            self.say(f"preparing {self.name} for {model}")
+            prepare(self.data, self.paths[model], folder, self.triplets(taught), lengths)
+        return folder
+
+    def triplets(self, taught: bool = False) -> Path:
+        """The triplets that were mined: as many as a run sees, with a teacher's scores if wanted."""
+        path = self._triplets or self.work / "triplets.tsv"
+        if self._triplets is None and not path.exists():
+            train = Collection.load(self.data or "", "train")
+            pairs = sum(sum(grade > 0 for grade in judged.values()) for judged in train.qrels.values())
+            each = -(-self.plan.triplets // max(1, pairs))
+            self.say(f"mining {each * pairs:,} triplets")
+            mine(train, path, MiningSettings(triplets=each, depth=self.plan.negatives_depth))
+        if not taught:
+            return path
+        from remargin.experiments.teacher import taught_triplets
+
+        return taught_triplets(self, path)
+
+    def fit_settings(self, spec: RunSpec) -> FitSettings:
+        """What `fit` is told."""
+        from remargin.experiments.rows import CONTRASTIVE, choose
+
+        plan, teacher = self.plan, None
+        if spec.target == "teacher" and spec.in_batch:
+            teacher = str(self.model(choose(self, spec.model, CONTRASTIVE).spec))
+        steps = plan.steps(spec.triplets, spec.batch_size)
+        return fit_settings(
+            plan.preset,
+            **spec.settings(),
+            steps=steps,
+            validate_every=min(steps, plan.steps(plan.validate_every, spec.batch_size)),
+            patience=plan.patience,
+            in_batch_teacher=teacher,
+            validation_depth=1000,
+            validation_queries=plan.validation_queries,
+            log_every=min(steps, 100),
+            save_every=2000,
+        )
+
+    def _train(self, spec: RunSpec, folder: Path) -> Result:
+        self._forget_models(folder)
+        data, settings = self.prepared(spec.model, spec.taught), self.fit_settings(spec)
+        model = BiEncoder.from_pretrained(self.paths[spec.model], seed=spec.seed)
+        validator = self._validator(spec.model)
+        targets = TargetLog(folder / "targets.csv") if spec.target == "distributed" else None
+        with Energy() as energy:
+            peak_memory(reset=True)
+            fitted = fit(
+                model,
+                data,
+                folder,
+                spec.loss(model.similarity),
+                settings,
+                validator,
+                resume=True,
+                say=lambda line: None,
+                observe=targets,
+            )
+        curve = fitted.validations
+        result = Result(
+            spec,
+            self.out / "runs" / spec.key,
+            curve,
+            fitted.steps,
+            fitted.best_step or 0,
+            round(fitted.seconds, 2),
+            energy.joules,
+            peak_memory(),
+        )
+        result.folder.mkdir(parents=True, exist_ok=True)
+        if targets is not None:
+            targets.close()
+            with new_file(result.folder / "targets.csv.gz", overwrite=True) as out:
+                out.write((folder / "targets.csv").read_bytes())
+        shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+        self.say(
+            f"{spec.key}, rate {spec.rate:g}, seed {spec.seed}: dev {result.dev:.4f} at step {result.best_step} of "
+            f"{result.steps}, {result.seconds:.0f} s"
+        )
+        return result
+
+    def _measure(self, result: Result, what: str, model: Path | None, label: str) -> None:
+        """Full rankings by a model, or by BM25 without one, and the scores of every query."""
+        result.scores[what] = {}
+        encoder = None if model is None else BiEncoder.from_pretrained(model)
+        sources = {f"{what}.csv.gz": (self.data or "", "test")}
+        if what in (ZERO_SHOT, ZERO_SHOT_LAST):
+            sources = {
+                f"{what}/{stem}.csv.gz": (part, column.split)
+                for column in self.columns
+                for part, stem in zip(column.parts, stems(column), strict=True)
+            }
+        for name, (data, split) in sources.items():
+            evaluation = self._ranking(data, split).measure(encoder, label)
+            path = result.folder / name
+            evaluation.save(path, overwrite=True)
+            result.scores[what][name] = sha256(path)
+
+    def _ranking(self, data: str, split: str) -> FullRanking:
+        if (data, split) not in self._rankings:
+            collection = Collection.load(data, split, skip_bad=data != self.data)
+            self._rankings[data, split] = FullRanking(collection, self.plan.relevant if data == self.data else 1)
+        return self._rankings[data, split]
+
+    @cached_property
+    def _rankings(self) -> dict[tuple[str, str], FullRanking]:
+        return {}
+
+    @cached_property
+    def _validators(self) -> dict[str, Validator]:
+        return {}
+
+    def _validator(self, model: str) -> Validator:
+        """The same dev queries for every run, whatever its seed."""
+        if model not in self._validators:
+            settings = fit_settings(validation_depth=1000, validation_queries=self.plan.validation_queries)
+            self._validators[model] = Validator(self.prepared(model), "dev", settings, self.first_stage, also=[HITS])
+        return self._validators[model]
+
+    @cached_property
+    def first_stage(self) -> Run:
+        """BM25's documents for the dev queries."""
+        return search(Collection.load(self.data or "", "dev"), "bm25", k=1000)
+
+    def queries(self) -> dict[str, str]:
+        """The texts of the test queries; none where the collection is not at hand."""
+        return {} if self.data is None else self._ranking(self.data, "test").collection.queries
+
+    def _forget_models(self, but: Path) -> None:
+        """Only so many models are kept."""
+        old = sorted((f for f in (self.work / "fits").glob("*") if f != but), key=lambda f: f.stat().st_mtime)
+        for folder in old[: max(0, len(old) - KEPT_MODELS + 1)]:
+            shutil.rmtree(folder)
+
+    def _may_work(self, what: str) -> None:
+        if self.data is None:
+            raise InputError(f"{what} is not there", file=self.out, do="run `remargin reproduce` with --data again")
+
+    def _load(self, key: str, spec: RunSpec | None) -> Result | None:
+        folder = self.out / "runs" / key
+        if not (folder / "run.json").exists():
+            return None
+        header = read_header(folder / "run.json", RUN_FORMAT, AGAIN)
+        for name, checksum in ((n, c) for files in header["scores"].values() for n, c in files.items()):
+            if not (folder / name).exists() or sha256(folder / name) != checksum:
+                raise InputError("is not as it was written", file=folder / name, do=f"delete {folder} and go on")
+        curve = [(step, values) for step, values in header["curve"]]
+        measured = {name: header[name] for name in ("steps", "best_step", "seconds", "joules", "peak_bytes", "scores")}
+        return Result(spec, folder, curve, **measured)
+
+    def _save(self, result: Result) -> None:
+        content = asdict(result)
+        content.pop("folder")
+        result.folder.mkdir(parents=True, exist_ok=True)
+        when = time.strftime("%Y-%m-%d")
+        about = {"format": RUN_FORMAT, "hardware": hardware(), "versions": versions(), "date": when}
+        write_header(result.folder / "run.json", {**about, **json.loads(json.dumps(content))})
+
+    def _claim(self, data: str, zero_shot: Sequence[str]) -> dict[str, Any]:
+        """Make the folder this study's own, or see that it is."""
+        for name in self.paths:
+            if not file_name(name):
+                raise InputError(f"a model cannot be called {name!r}", do="name it otherwise: --model NAME=PATH")
+        column = find_column(data)
+        header = {
+            "format": FORMAT,
+            "data": column.name,
+            "judgments": {split: _judgments(data, split) for split in ("train", "dev", "test")},
+            "models": {name: BiEncoder.from_pretrained(path).fingerprint() for name, path in self.paths.items()},
+            "zero_shot": [find_column(other).name for other in zero_shot],
+            "triplets": None if self._triplets is None else sha256(self._triplets),
+            "plan": json.loads(json.dumps(asdict(self.plan))),
+        }
+        path = self.out / "study.json"
+        if path.exists():
+            before = read_header(path, FORMAT, AGAIN)
+            different = [name for name in header if name != "models" and header[name] != before[name]]
+            different += [f"model {m}" for m, f in header["models"].items() if before["models"].get(m, f) != f]
+            if different:
+                raise InputError(f"was made with another {' and another '.join(different)}", file=path, do=AGAIN)
+            header["models"] = before["models"] | header["models"]
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_header(path, header)
+        return header
+
+
+def _judgments(data: str, split: str) -> str:
+    """A hash of a split's judgments: shows at once whether it is there, and whether it is the same."""
+    collection = Collection.load(data, split)
+    digest = hashlib.blake2b(digest_size=16)
+    for query, judged in collection.qrels.items():
+        digest.update(f"{query}\t{collection.queries[query]}\t{sorted(judged.items())}\n".encode())
+    return digest.hexdigest()

@@ -1,0 +1,82 @@
+"""The paper's figure 6: how the similarities behind the distributed targets move during training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remargin.experiments.outcome import Outcome
+from remargin.experiments.rows import DISTRIBUTED, choose
+from remargin.experiments.study import Study
+from remargin.experiments.targets import SHOWN, BatchTargets, read_targets, rolling_mean
+from remargin.report.figures import LineFigure, Panel, Series
+from remargin.report.sections import Section
+from remargin.report.tables import Block, Cell, Table, number
+
+WINDOW = 32  # batches of the rolling mean
+
+
+def target_evolution(study: Study) -> Outcome:
+    """Mean, smallest and largest similarity of positives and negatives in the first and last batches."""
+    panels, rows, numbers = [], [], {}
+    for model in study.models:
+        result = study.run(choose(study, model, DISTRIBUTED).spec)
+        targets = read_targets(result.folder / "targets.csv.gz")
+        panels.append(_panel(model, targets))
+        numbers[model] = found = _numbers(targets)
+        rows.append([Cell(model), *(number(found[name]) for name in COLUMNS)])
+    caption = (
+        f"{study.name}: similarities of a batch's positives to its negatives: mean (line), smallest and largest "
+        f"(band), as rolling means over {WINDOW} batches. First and last {SHOWN} batches. A target is (1 + it) / 2."
+    )
+    figure = LineFigure("target-evolution", "How the targets move", caption, [panels])
+    table = Table("Targets at the beginning and at the end", ["model", *COLUMNS.values()], [Block("", rows)])
+    means = [found["last_mean"] for found in numbers.values()]
+    summary = [
+        f"At the end the mean similarity of positives to negatives is {_range(means)}, a target of "
+        f"{_range([(1 + mean) / 2 for mean in means])}; the paper has 0 and 0.5."
+    ]
+    settings = {"window": WINDOW, "batches shown": SHOWN, "batch size": study.plan.batch_size}
+    return Outcome(Section("target-evolution", "Target evolution", summary, [table], [figure], settings, []), numbers)
+
+
+COLUMNS = {
+    "first_mean": "mean, first 32 batches",
+    "last_mean": "mean, last 32 batches",
+    "last_low": "smallest, last",
+    "last_high": "largest, last",
+}
+
+
+def _panel(model: str, targets: list[BatchTargets]) -> Panel:
+    """Two stretches, each smoothed by itself, with what is between them left out."""
+    split = next((i for i in range(1, len(targets)) if targets[i].batch > targets[i - 1].batch + 1), len(targets))
+    x: list[float] = []
+    lines: dict[str, list[float]] = {"mean": [], "low": [], "high": []}
+    for part in (targets[:split], targets[split:]):
+        x += [row.batch for row in part]
+        for name, values in lines.items():
+            values += rolling_mean([getattr(row, name) for row in part], WINDOW)
+    gap = None
+    if split < len(targets):
+        gap = (float(targets[split - 1].batch), float(targets[split].batch))
+    series = Series(model, x, lines["mean"], lines["low"], lines["high"])
+    return Panel(model, "batch", "similarity", [series], gap=gap)
+
+
+def _numbers(targets: list[BatchTargets]) -> dict[str, Any]:
+    first, last = targets[:WINDOW], targets[-WINDOW:]
+
+    def mean(rows: list[BatchTargets], name: str) -> float:
+        return float(sum(getattr(row, name) for row in rows) / len(rows))
+
+    return {
+        "first_mean": mean(first, "mean"),
+        "last_mean": mean(last, "mean"),
+        "last_low": mean(last, "low"),
+        "last_high": mean(last, "high"),
+    }
+
+
+def _range(values: list[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"

@@ -1,0 +1,66 @@
+"""The teacher of a study: a cross-encoder trained on the collection's own triplets, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from remargin.cross_encoder import CrossEncoder
+from remargin.data.collection import Collection
+from remargin.evaluation.measures import evaluate
+from remargin.evaluation.runs import Run
+from remargin.experiments.hardware import Energy
+from remargin.experiments.study import MEASURE, Study
+from remargin.files import read_header, write_header
+from remargin.retrieval.rerank import rerank
+from remargin.retrieval.search import search
+from remargin.teaching import teach
+from remargin.training.teacher import TeacherSettings, train_cross_encoder
+
+FORMAT = "remargin-teacher-1"
+DEPTH = 100  # documents that the teacher re-ranks to show what it is worth
+
+
+def taught_triplets(study: Study, triplets: Path) -> Path:
+    """Triplets with the teacher's scores; the teacher is trained first."""
+    scored = study.work / "taught.tsv"
+    if not (scored.exists() and (study.out / "teacher" / "teacher.json").exists()):
+        study.say("training a teacher")
+        train, dev, test = (Collection.load(study.data or "", split) for split in ("train", "dev", "test"))
+        teacher = CrossEncoder.from_pretrained(next(iter(study.paths.values())))
+        with Energy() as energy:
+            first_stage = study.first_stage
+            settings = TeacherSettings(epochs=1)  # each query has several triplets
+            folder = study.work / "teacher"
+            trained = train_cross_encoder(
+                teacher, train, triplets, folder, settings, dev, first_stage, skip_bad=True, overwrite=True
+            )
+            teacher = CrossEncoder.from_pretrained(folder)
+            study.say(f"the teacher scores {triplets.name}")
+            taught = teach(triplets, scored, teacher, train, skip_bad=True, overwrite=True)
+        first = search(test, "bm25", k=DEPTH)
+        unfit = set(teacher.too_long(test.queries))  # stay as BM25 has them
+        queries = {id: text for id, text in test.queries.items() if id not in unfit}
+        ranked = rerank(teacher, first, test.documents, queries, DEPTH)
+        evaluation = evaluate(Run({**first.rankings, **ranked.rankings}), test.qrels, [MEASURE])
+        evaluation.save(study.out / "teacher" / "test.csv.gz", overwrite=True)
+        header = {
+            "format": FORMAT,
+            "settings": asdict(settings),
+            "dev": trained.best,
+            "test": evaluation.means[MEASURE],
+            "first stage": evaluate(first, test.qrels, [MEASURE]).means[MEASURE],
+            "seconds": {"training": trained.seconds, "scoring": taught.seconds},
+            "pairs": taught.pairs,
+            "triplets left out": taught.rejected,
+            "joules": energy.joules,
+        }
+        write_header(study.out / "teacher" / "teacher.json", header)
+        study.say(f"the teacher: {MEASURE} {header['test']:.4f} on test, re-ranking BM25's first {DEPTH}")
+    return scored
+
+
+def teacher_report(study: Study) -> dict[str, Any]:
+    """What the teacher is worth and what it cost."""
+    return read_header(study.out / "teacher" / "teacher.json", FORMAT, "run `remargin reproduce baselines`")

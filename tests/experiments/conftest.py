@@ -1,0 +1,65 @@
+"""One small study of everything, for all tests of the experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from remargin.experiments.plan import Plan
+from remargin.experiments.reproduce import EXPERIMENTS, reproduce
+from remargin.experiments.study import Study
+
+DATA = "docstrings:json,csv,string,textwrap"
+OTHER = "docstrings:email,logging"
+PLAN = Plan(
+    triplets=64,
+    sweep_triplets=32,
+    validate_every=32,
+    patience=None,
+    batch_size=16,
+    other_batch_size=8,
+    margins=(0.0, 1.0),
+    temperatures=(0.05, 0.2),
+    rates=(1e-3, 1e-2),
+    seeds=(0, 1),
+    preset="default",
+    validation_queries=20,
+)
+
+Open = Callable[..., Study]
+
+
+def silent(line: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="session")
+def open_study(tiny_model: Any) -> Open:
+    def get(out: Path, **changed: Any) -> Study:
+        given: dict[str, Any] = {
+            "data": DATA,
+            "models": {"tiny": str(tiny_model())},
+            "plan": PLAN,
+            "zero_shot": [OTHER],
+            "say": silent,
+        }
+        return Study(out, **(given | changed))
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def study_folder(tmp_path_factory: pytest.TempPathFactory, open_study: Open) -> Path:
+    """Every experiment, on a backbone that knows next to nothing."""
+    out = tmp_path_factory.mktemp("study") / "out"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # what is as small as this is faster so
+    try:
+        reproduce(open_study(out), list(EXPERIMENTS))
+    finally:
+        torch.set_num_threads(threads)
+    return out

@@ -1,0 +1,165 @@
+"""Verdicts are computed: numbers that say otherwise flip them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from remargin.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, check_claims, claims
+from remargin.experiments.study import HITS, MEASURE, RECALL
+
+ROWS = ("static", "static, in-batch", "adaptive", "adaptive, in-batch", "distributed", "explicit mean")
+WITHOUT, WITH = "without in-batch negatives", "with in-batch negatives"
+
+
+def curve(highest: float, at: float, triplets: int, hits: float) -> dict[str, Any]:
+    found = {"highest": highest, "at": at, "triplets": triplets, "last": highest - 0.1}
+    return {MEASURE: found, HITS: {**found, "highest": hits}}
+
+
+def variant(ndcg: float, recall: float, seconds: float, triplets: float) -> dict[str, Any]:
+    return {
+        MEASURE: ndcg,
+        RECALL: recall,
+        "seconds": seconds,
+        "triplets": triplets,
+        f"{MEASURE} equivalent": False,
+        f"{MEASURE} best": False,
+    }
+
+
+def as_the_paper() -> dict[str, Any]:
+    """Numbers for which every claim of the paper holds."""
+    static = {
+        WITHOUT: {"best": {MEASURE: 0.2, HITS: 0.4}, "highest": 0.6, "highest_hits": 0.8, "gain": 0.2},
+        WITH: {"best": {MEASURE: 0.3, HITS: 0.5}, "highest": 0.5, "highest_hits": 0.7, "gain": 0.15},
+    }
+    other = copy.deepcopy(static)
+    other[WITHOUT]["best"][MEASURE], other[WITH]["best"][MEASURE] = 0.1, 0.2
+    adaptive = {
+        "adaptive": {"64": curve(0.55, 0.4, 3000, 0.7), "128": curve(0.55, 0.5, 5000, 0.7)},
+        "adaptive, in-batch": {"64": curve(0.5, 0.7, 7000, 0.8), "128": curve(0.5, 0.7, 7000, 0.8)},
+    }
+    distributed = {"distributed": {"64": curve(0.62, 0.2, 2000, 0.75), "128": curve(0.63, 0.3, 3000, 0.75)}}
+    targets = {"first_mean": 0.9, "last_mean": 0.01, "last_low": -0.3, "last_high": 0.7}
+    variants = {
+        "static": variant(0.65, 0.80, 900.0, 6000),
+        "static, in-batch": variant(0.57, 0.79, 800.0, 3000),
+        "adaptive": variant(0.54, 0.66, 150.0, 5000),
+        "adaptive, in-batch": variant(0.53, 0.82, 60.0, 2000),
+        "distributed": {**variant(0.64, 0.77, 200.0, 5500), f"{MEASURE} equivalent": True},
+        "explicit mean": variant(0.40, 0.60, 200.0, 5500),
+    }
+    baselines = {
+        "distributed": {MEASURE: 0.64, "equivalent": True, "share_of_epoch": 0.135},
+        "static": {MEASURE: 0.65, "equivalent": True, "share_of_epoch": 0.13},
+        "best teacher": 0.66,
+    }
+    zero_shot = {
+        "distributed": {"mean": 0.31, "in-domain": 0.607},
+        "distributed, early stopping": {"mean": 0.34, "in-domain": 0.607},
+        "static tuned": {"mean": 0.33},
+        "static untuned": {"mean": 0.25},
+        "static tuned, in-batch": {"mean": 0.31},
+        "static untuned, in-batch": {"mean": 0.27},
+    }
+    numbers = {
+        "static-margins": {"a": static, "b": other},
+        "adaptive-margins": {"a": adaptive, "b": adaptive},
+        "distributed-margins": {"a": distributed, "b": distributed},
+        "target-evolution": {"a": targets, "b": {**targets, "first_mean": 0.2, "last_mean": 0.02}},
+        "variants": {"a": variants, "b": variants},
+        "baselines": {"a": baselines, "b": baselines},
+        "zero-shot": {"a": zero_shot, "b": zero_shot},
+        "memory": {"a": {"32": 100, "bf16, 8-bit states": 50}},
+    }
+    separate: dict[str, Any] = json.loads(json.dumps(numbers))  # no two backbones share anything
+    return separate
+
+
+def put(*path_and_value: Any) -> Callable[[dict[str, Any]], None]:
+    *path, last, value = path_and_value
+
+    def change(numbers: dict[str, Any]) -> None:
+        place = numbers
+        for name in path:
+            place = place[name]
+        place[last] = value
+
+    return change
+
+
+# For each claim something that makes it false.
+CONTRARY: dict[str, Callable[[dict[str, Any]], None]] = {
+    "tuning the margin pays": put("static-margins", "a", WITH, "gain", 0.0),
+    "the margin depends on the model": put("static-margins", "b", WITHOUT, "best", MEASURE, 0.2),
+    "the margin depends on the measure": put("static-margins", "a", WITHOUT, "best", HITS, 0.2),
+    "in batch negatives do not help static targets": put("static-margins", "b", WITH, "highest_hits", 0.9),
+    "adaptive targets peak half way": put("adaptive-margins", "a", "adaptive", "128", MEASURE, "at", 0.9),
+    "in batch negatives slow adaptive targets": put(
+        "adaptive-margins", "a", "adaptive, in-batch", "128", MEASURE, "at", 0.4
+    ),
+    "in batch negatives help adaptive targets hits": put(
+        "adaptive-margins", "a", "adaptive, in-batch", "128", HITS, "highest", 0.6
+    ),
+    "distributed targets converge sooner": put("distributed-margins", "a", "distributed", "128", MEASURE, "at", 0.6),
+    "smaller batches converge sooner": put("distributed-margins", "a", "distributed", "64", MEASURE, "triplets", 4000),
+    "batch size hardly matters": put("distributed-margins", "a", "distributed", "64", MEASURE, "highest", 0.5),
+    "targets settle at one half": put("target-evolution", "a", "last_mean", 0.3),
+    "outliers are positive": put("target-evolution", "b", "last_low", -0.9),
+    "backbones end alike": put("target-evolution", "b", "last_mean", 0.6),
+    "tuned static is best": put("variants", "a", "adaptive", MEASURE, 0.7),
+    "distributed is equivalent to tuned static": put("variants", "a", "distributed", f"{MEASURE} equivalent", False),
+    "distributed is the best in batch target": put("variants", "a", "static, in-batch", MEASURE, 0.7),
+    "adaptive in batch has the best recall": put("variants", "a", "static", RECALL, 0.9),
+    "in batch negatives harm static targets": put("variants", "a", "static, in-batch", MEASURE, 0.66),
+    "the explicit mean does not work": put("variants", "a", "explicit mean", MEASURE, 0.63),
+    "tuned static costs three to fifteen times as much": put("variants", "a", "static", "seconds", 300.0),
+    "in batch information saves data": put("variants", "a", "adaptive, in-batch", "triplets", 9000),
+    "self distillation saves data": put("variants", "a", "distributed", "triplets", 9000),
+    "the backbone does not matter": put("variants", "b", "adaptive", MEASURE, 0.3),
+    "self distillation matches teachers": put("baselines", "a", "distributed", "equivalent", False),
+    "tuned static matches teachers": put("baselines", "a", "static", "equivalent", False),
+    "an eighth of the data is enough": put("baselines", "a", "distributed", "share_of_epoch", 0.5),
+    "early stopping helps elsewhere": put("zero-shot", "a", "distributed", "mean", 0.4),
+    "tuning helps elsewhere": put("zero-shot", "a", "static untuned", "mean", 0.4),
+    "half the memory": put("memory", "a", "bf16, 8-bit states", 80),
+}
+
+
+def test_there_are_all_claims_and_each_can_fail() -> None:
+    assert {claim.name for claim in CLAIMS} == set(CONTRARY)
+    assert len(CLAIMS) >= 15
+    assert all(claim.text.endswith(".") for claim in CLAIMS)
+
+
+def test_on_the_papers_numbers_every_claim_holds() -> None:
+    assert {v.claim.name: v.verdict for v in check_claims(as_the_paper())} == dict.fromkeys(CONTRARY, HOLDS)
+
+
+@pytest.mark.parametrize("name", CONTRARY)
+def test_other_numbers_flip_the_verdict_and_only_where_they_matter(name: str) -> None:
+    numbers = as_the_paper()
+    CONTRARY[name](numbers)
+    found = {v.claim.name: v.verdict for v in check_claims(numbers)}
+    assert found[name] == FAILS
+    assert sum(verdict == FAILS for verdict in found.values()) <= 4
+
+
+def test_without_numbers_nothing_is_said() -> None:
+    assert {v.verdict for v in check_claims({})} == {OPEN}
+    one = {name: {"a": of["a"]} for name, of in as_the_paper().items()}
+    open_ones = [v.claim.name for v in check_claims(one) if v.verdict == OPEN]
+    assert open_ones == ["the margin depends on the model", "backbones end alike", "the backbone does not matter"]
+
+
+def test_the_table_has_every_verdict_with_its_numbers() -> None:
+    outcome = claims(as_the_paper())
+    rows = outcome.section.tables[0].blocks[0].rows
+    assert len(rows) == len(CLAIMS)
+    assert all(row[3].text for row in rows)
+    assert outcome.section.summary[0].startswith(f"Of {len(CLAIMS)} claims of the paper, {len(CLAIMS)} hold here, 0 do")

@@ -1,0 +1,124 @@
+"""reproduce, sweep and inspect from the command line; and the configurations."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from remargin.cli import app
+from remargin.cli.reproduce import NAMES
+from remargin.errors import InputError
+from remargin.report.sections import Section
+
+from .conftest import DATA
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "paper").glob("*.yaml"))
+SMALL = [
+    *("--data", DATA, "--preset", "default", "--batch-size", "16", "--other-batch-size", "8", "--rates", "0.001"),
+    *("0.01", "--seeds", "0", "1", "--margins", "0", "1", "--temperatures", "0.05", "0.2", "--epoch", "64"),
+    *("--sweep-triplets", "32", "--validate-every", "32", "--validation-queries", "20", "--patience", "99"),
+]
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_configuration_is_for_a_verb_and_knows_its_options(path: Path) -> None:
+    first = path.read_text().splitlines()[0]
+    verb = first.split()[3]
+    assert first.startswith(f"# remargin reproduce {verb} --config configs/paper/{path.name}")
+    command = typer.main.get_command(app).commands["reproduce"].commands[verb]  # type: ignore[attr-defined]
+    known = {option.name for option in command.params}
+    assert {name.replace("-", "_") for name in yaml.safe_load(path.read_text())} <= known
+    if path.stem not in ("all", "small"):
+        assert path.stem == verb
+
+
+def test_there_is_a_configuration_for_every_experiment() -> None:
+    assert {*NAMES, "all"} <= {path.stem for path in CONFIGS}
+
+
+def test_loss_geometry_needs_no_data(tmp_path: Path) -> None:
+    assert "wrote" in run("reproduce", "loss-geometry", "--out", str(tmp_path))
+    assert Section.load(tmp_path / "loss-geometry").figures
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+def test_an_experiment_and_its_budget(tiny_model: Any, tmp_path: Path) -> None:
+    arguments = ["reproduce", "target-evolution", *SMALL, "--model", f"tiny={tiny_model()}", "--out", str(tmp_path)]
+    output = run(*arguments, "--budget", "32")
+    assert "triplets: 32 instead of 64" in output
+    assert "of claims" not in output
+    assert "Of 29 claims of the paper" in output
+    assert (tmp_path / "report.html").exists()
+    assert run(*arguments, "--budget", "32")  # goes on where it was: all is there
+    with pytest.raises(InputError, match="was made with another plan"):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_bad_input(tiny_model: Any, tmp_path: Path) -> None:
+    for arguments, problem in (
+        (["reproduce", "memory", "--data", DATA, "--out", str(tmp_path)], "no encoder to start from"),
+        (["reproduce", "zero-shot", "--model", str(tiny_model()), "--out", str(tmp_path), "--budget", "5"], "--train"),
+        (["sweep", "--data", DATA, "--model", "x", "--out", str(tmp_path), "--parameter", "size"], "no sweep over"),
+        (["sweep", "--data", DATA, "--model", "x", "--out", str(tmp_path), "--run-triplets", "0"], "triplets is 0"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_sweep(tiny_model: Any, tmp_path: Path) -> None:
+    output = run(
+        *("sweep", "--data", DATA, "--model", str(tiny_model()), "--out", str(tmp_path), "--values", "0.2", "0.8"),
+        *("--run-triplets", "32", "--batch-size", "16"),
+    )
+    assert "The best margin is 0." in output
+    (table,) = Section.load(tmp_path / "sweep").tables
+    assert [row[0].value for row in table.blocks[0].rows] == [0.2, 0.8]
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_it_ends_with_the_same_numbers(tiny_model: Any, tmp_path: Path) -> None:
+    """kill -9 at any moment: while mining, preparing, training, measuring or writing."""
+    arguments = ["reproduce", "variants", *SMALL, "--model", f"tiny={tiny_model()}", "--out"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def start(out: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "remargin", *arguments, str(out)]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    undisturbed = start(tmp_path / "undisturbed")
+    rng, kills = random.Random(time.time_ns()), 0
+    for _ in range(4):
+        process = start(tmp_path / "killed")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(rng.uniform(5, 12))
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills >= 2
+    assert start(tmp_path / "killed").wait() == 0
+    assert undisturbed.wait() == 0
+    texts = []
+    for name in ("killed", "undisturbed"):
+        numbers = json.loads((tmp_path / name / "variants" / "numbers.json").read_text())["tiny"]
+        texts.append({row: {k: v for k, v in of.items() if "seconds" not in k} for row, of in numbers.items()})
+    assert texts[0] == texts[1]

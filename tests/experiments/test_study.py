@@ -1,0 +1,153 @@
+"""Studies: what was trained once is not trained again, and everything published follows from the small files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remargin import BiEncoder, Collection, InputError
+from remargin.evaluation.measures import evaluate
+from remargin.experiments import study as module
+from remargin.experiments.full_ranking import FullRanking
+from remargin.experiments.plan import Plan
+from remargin.experiments.reproduce import EXPERIMENTS, reproduce
+from remargin.experiments.rows import CONTRASTIVE, DISTRIBUTED, STATIC, choose, sweep
+from remargin.experiments.study import MEASURE, RECALL, TEST, Study
+from remargin.report.sections import Section
+from remargin.retrieval.search import search
+
+from .conftest import PLAN, Open, silent
+
+
+def without_texts(section: Section) -> Section:
+    """As it is without the collection at hand: scatter plots have ids only."""
+    for figure in section.figures:
+        if hasattr(figure, "points"):
+            figure.points = [replace(point, text="") for point in figure.points]
+    return section
+
+
+def test_every_section_can_be_made_again_from_the_small_files(study_folder: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    for part in ("runs", "teacher"):
+        shutil.copytree(study_folder / part, small / part)
+    shutil.copy(study_folder / "study.json", small)
+    again = Study(small, say=silent)
+    assert again.name == "json,csv,string,textwrap"
+    for name, experiment in EXPERIMENTS.items():
+        made, before = experiment(again), Section.load(study_folder / name)
+        assert made.section == without_texts(before), name
+        assert json.loads((study_folder / name / "numbers.json").read_text()) == json.loads(json.dumps(made.numbers))
+
+
+def test_what_is_there_is_not_trained_again(
+    study_folder: Path, open_study: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(module, "fit", never)
+    reproduce(open_study(study_folder), ["variants", "baselines"])
+
+
+def test_cells_are_the_means_of_the_scores_of_queries(study_folder: Path) -> None:
+    section = Section.load(study_folder / "variants")
+    rows = {row[0].text: row for row in section.tables[0].blocks[0].rows}
+    study = Study(study_folder, say=silent)
+    for row in (STATIC, DISTRIBUTED):
+        means = []
+        spec = choose(study, "tiny", row).spec
+        for seed in PLAN.seeds:
+            path = study_folder / "runs" / replace(spec, seed=seed).key / "test.csv.gz"
+            with gzip.open(path, "rt", newline="") as file:
+                values = [float(line[MEASURE]) for line in csv.DictReader(file)]
+            means.append(sum(values) / len(values))
+        assert rows[row.name][2].value == pytest.approx(sum(means) / len(means))
+        assert rows[row.name][3].value == pytest.approx(abs(means[0] - means[1]) / 2**0.5)
+
+
+def test_a_sweep_is_counted_and_its_choice_is_devs(study_folder: Path) -> None:
+    study = Study(study_folder, say=silent)
+    found = sweep(study, "tiny", STATIC)
+    assert [value for value, _ in found.points] == list(PLAN.margins)
+    assert all(result.steps == 2 for _, result in found.points)
+    chosen = choose(study, "tiny", STATIC)
+    highest = {value: max(v[MEASURE] for _, v in result.curve) for value, result in found.points}
+    assert highest[chosen.tuned_to or 0.0] == max(highest.values())
+    numbers = json.loads((study_folder / "variants" / "numbers.json").read_text())["tiny"]["static"]
+    own = [study.run(replace(chosen.spec, seed=seed)) for seed in PLAN.seeds]
+    trained = sum(result.seconds * result.best_step / result.steps for result in own) / len(own)
+    assert numbers["seconds"] == pytest.approx(trained + sum(result.seconds for _, result in found.points))
+    assert numbers["sweep_seconds"] == pytest.approx(found.seconds)
+    assert choose(study, "tiny", CONTRASTIVE).tuned_to in PLAN.temperatures
+
+
+def test_the_learning_rate_is_devs_choice_from_one_grid(study_folder: Path) -> None:
+    study = Study(study_folder, say=silent)
+    spec = choose(study, "tiny", DISTRIBUTED).spec
+    best = {rate: study.run(replace(spec, rate=rate)).dev for rate in PLAN.rates}
+    assert best[spec.rate] == max(best.values())
+
+
+def test_another_plan_or_collection_is_refused(study_folder: Path, open_study: Open) -> None:
+    with pytest.raises(InputError, match=r"was made with another plan; choose another place"):
+        open_study(study_folder, plan=replace(PLAN, triplets=65))
+    with pytest.raises(InputError, match="was made with another data and another judgments"):
+        open_study(study_folder, data="docstrings:email,logging")
+
+
+def test_damaged_scores_are_noticed(study_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(study_folder, tmp_path / "s", ignore=shutil.ignore_patterns("work"))
+    (tmp_path / "s" / "runs" / "bm25" / "test.csv.gz").write_bytes(b"other")
+    with pytest.raises(InputError, match="is not as it was written"):
+        Study(tmp_path / "s", say=silent).bm25(TEST)
+
+
+def test_without_data_nothing_is_trained(study_folder: Path) -> None:
+    study = Study(study_folder, say=silent)
+    with pytest.raises(InputError, match="is not there"):
+        study.run(DISTRIBUTED.spec(study, "tiny", 0.5))
+
+
+def test_a_full_ranking_is_search_and_evaluate(tiny_model: Any) -> None:
+    collection = Collection.load("docstrings:email,logging,json,csv", "test")
+    model = BiEncoder.from_pretrained(tiny_model())
+    wanted = evaluate(search(collection, "exact", model), collection.qrels, [MEASURE, "R@100", RECALL])
+    found = FullRanking(collection).measure(model, "tiny")
+    assert found.per_query == {name: pytest.approx(values) for name, values in wanted.per_query.items()}
+    bm25 = evaluate(search(collection, "bm25"), collection.qrels, [MEASURE])
+    assert FullRanking(collection).measure(None, "").means[MEASURE] == pytest.approx(bm25.means[MEASURE])
+
+
+def test_a_recall_may_count_high_grades_only(tiny_model: Any) -> None:
+    collection = Collection.load("docstrings:email,logging", "test")
+    model = BiEncoder.from_pretrained(tiny_model())
+    assert FullRanking(collection, relevant=2).measure(model, "tiny").means[RECALL] == 0.0
+
+
+def test_a_budget_says_what_it_changes() -> None:
+    small = Plan().scaled(100_000)
+    assert small.changes(Plan()) == [
+        "triplets: 100000 instead of 39780811",
+        "sweep_triplets: 50000 instead of 2560000",
+        "validate_every: 10000 instead of 64000",
+        "patience: None instead of 16",
+    ]
+    assert Plan().scaled(10**9) == Plan()
+    with pytest.raises(InputError, match="a budget of 0"):
+        Plan().scaled(0)
+    with pytest.raises(InputError, match="unknown setting 'marginz'"):
+        Plan.of({"marginz": 1})
+
+
+def test_the_collection_must_have_all_splits(open_study: Open, tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("query,document\nq,d\n")
+    with pytest.raises(InputError):
+        open_study(tmp_path / "out", data=f"pairs:{tmp_path}/pairs.csv")
