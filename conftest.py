@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,17 @@ def _examples(request: pytest.FixtureRequest) -> None:
         namespace = request.getfixturevalue("doctest_namespace")
         namespace["model_folder"] = folder
         namespace["tokenizer"] = Tokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium, for tests that are marked `browser`."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    with playwright.sync_playwright() as running:
+        # Chromium's own sandbox needs rights that containers do not have; the pages are ours.
+        opened = running.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
