@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from remargin.experiments.claims import CLAIMS, FAILS, HOLDS, OPEN, check_claims, claims
-from remargin.experiments.study import HITS, MEASURE, RECALL
+from remargin.experiments.results import HITS, MEASURE, RECALL
 
 ROWS = ("static", "static, in-batch", "adaptive", "adaptive, in-batch", "distributed", "explicit mean")
 WITHOUT, WITH = "without in-batch negatives", "with in-batch negatives"

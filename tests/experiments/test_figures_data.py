@@ -15,9 +15,10 @@ import torch
 
 from remargin.experiments.curves import adaptive_margins
 from remargin.experiments.loss_geometry import LOSSES, NEGATIVES, POSITIVE, QUERY, negative_pulls, resting_angle
+from remargin.experiments.results import HITS, MEASURE
 from remargin.experiments.rows import ADAPTIVE, DISTRIBUTED, STATIC_IN_BATCH, choose, sweep
 from remargin.experiments.static_margins import static_margins
-from remargin.experiments.study import HITS, MEASURE, Study
+from remargin.experiments.study import Study
 from remargin.experiments.target_evolution import WINDOW, target_evolution
 from remargin.experiments.targets import TargetLog, read_targets, rolling_mean
 

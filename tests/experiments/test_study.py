@@ -18,8 +18,9 @@ from remargin.experiments import study as module
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.plan import Plan
 from remargin.experiments.reproduce import EXPERIMENTS, reproduce
+from remargin.experiments.results import MEASURE, RECALL, TEST
 from remargin.experiments.rows import CONTRASTIVE, DISTRIBUTED, STATIC, choose, sweep
-from remargin.experiments.study import MEASURE, RECALL, TEST, Study
+from remargin.experiments.study import Study
 from remargin.report.sections import Section
 from remargin.retrieval.search import search
 

@@ -7,6 +7,7 @@ from typing import Any
 from remargin.evaluation.comparison import Scores, compare_scores
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.published import published_baselines
+from remargin.experiments.results import MEASURE, RECALL, TEST, Result
 from remargin.experiments.rows import (
     ADAPTIVE,
     ADAPTIVE_IN_BATCH,
@@ -19,7 +20,7 @@ from remargin.experiments.rows import (
     choose,
     teacher_row,
 )
-from remargin.experiments.study import MEASURE, RECALL, TEST, Result, Study
+from remargin.experiments.study import Study
 from remargin.experiments.teacher import teacher_report
 from remargin.experiments.variants import BOUND, time_text
 from remargin.report.comparison import DAGGER

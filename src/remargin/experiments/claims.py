@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remargin.experiments.outcome import Outcome
-from remargin.experiments.study import HITS, MEASURE, RECALL
+from remargin.experiments.results import HITS, MEASURE, RECALL
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table
 

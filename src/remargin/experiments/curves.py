@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from remargin.experiments.outcome import Outcome
+from remargin.experiments.results import HITS, MEASURE, Result
 from remargin.experiments.rows import ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED, Row, choose
-from remargin.experiments.study import HITS, MEASURE, Result, Study
+from remargin.experiments.study import Study
 from remargin.report.figures import LineFigure, Panel, Series
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number

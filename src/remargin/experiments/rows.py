@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from remargin.evaluation.comparison import Scores
+from remargin.experiments.results import LAST, MEASURE, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result
 from remargin.experiments.specs import RunSpec
-from remargin.experiments.study import LAST, MEASURE, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result, Study
+from remargin.experiments.study import Study
 
 UNTUNED_MARGIN, UNTUNED_TEMPERATURE = 1.0, 0.05
 

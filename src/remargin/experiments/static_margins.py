@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from remargin.experiments.outcome import Outcome
+from remargin.experiments.results import HITS, MEASURE
 from remargin.experiments.rows import STATIC, STATIC_IN_BATCH, UNTUNED_MARGIN, Sweep, sweep
-from remargin.experiments.study import HITS, MEASURE, Study
+from remargin.experiments.study import Study
 from remargin.report.figures import LineFigure, Panel, Series
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number

@@ -17,9 +17,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,12 @@ from remargin.data.collection import Collection
 from remargin.data.prepare import TextSettings, prepare
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.evaluation.comparison import Scores, read_scores
 from remargin.evaluation.runs import Run
 from remargin.experiments.columns import file_name, find_column, stems
 from remargin.experiments.full_ranking import FullRanking
-from remargin.experiments.hardware import Energy, hardware, peak_memory, versions
+from remargin.experiments.hardware import Energy, peak_memory
 from remargin.experiments.plan import Plan
+from remargin.experiments.results import HITS, ZERO_SHOT, ZERO_SHOT_LAST, Result
 from remargin.experiments.specs import RunSpec
 from remargin.experiments.targets import TargetLog
 from remargin.files import locked, new_file, read_header, sha256, write_header
@@ -44,50 +43,8 @@ from remargin.training.settings import FitSettings, fit_settings
 from remargin.training.validation import Validator
 
 FORMAT = "remargin-study-1"
-RUN_FORMAT = "remargin-run-1"
 AGAIN = "choose another place, or delete it"
-HITS = "Success@100"  # what the paper calls Hits@100
-MEASURE, RECALL = "nDCG@10", "R@1000"
 KEPT_MODELS = 24
-TEST, LAST, ZERO_SHOT, ZERO_SHOT_LAST = "test", "last", "zero-shot", "zero-shot-last"  # what can be measured of a run
-
-
-@dataclass
-class Result:
-    """What came of a run: the validations, when the model was best, what it cost, and where its scores are."""
-
-    spec: RunSpec | None
-    folder: Path
-    curve: list[tuple[int, dict[str, float]]] = field(repr=False)
-    steps: int
-    best_step: int
-    seconds: float
-    joules: float | None = None
-    peak_bytes: int | None = None
-    scores: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)  # files and checksums, by what
-
-    @property
-    def dev(self) -> float:
-        """The best validation."""
-        return max(values[MEASURE] for _, values in self.curve)
-
-    @property
-    def triplets_to_best(self) -> int:
-        """How many triplets the best model had seen."""
-        return 0 if self.spec is None else min(self.best_step * self.spec.batch_size, self.spec.triplets)
-
-    @property
-    def seconds_to_best(self) -> float:
-        """The time until the best model was there: a share of the whole."""
-        return self.seconds * self.best_step / max(1, self.steps)
-
-    def test(self, what: str = TEST) -> Scores:
-        """Measures of every query, of the best model or of the last."""
-        return read_scores(self.folder / next(iter(self.scores[what])))
-
-    def zero_shot(self, what: str = ZERO_SHOT) -> dict[str, Scores]:
-        """The same on the other collections, by their file names."""
-        return {Path(name).name.removesuffix(".csv.gz"): read_scores(self.folder / name) for name in self.scores[what]}
 
 
 class Study:
@@ -117,7 +74,6 @@ class Study:
         self._triplets = triplets
         self.paths = dict(models or {})
         self.work = self.out / "work"
-        self._fingerprints: dict[str, str] = {}
         if data is None:
             self.header = read_header(self.out / "study.json", FORMAT, "name a folder that `reproduce` wrote")
             self.plan = Plan.of(self.header["plan"])
@@ -143,7 +99,7 @@ class Study:
 
     def run(self, spec: RunSpec, *wanted: str) -> Result:
         """What came of a run; it is trained and measured now if it was not before."""
-        result = self._load(spec.key, spec)
+        result = Result.load(self.out / "runs" / spec.key, spec)
         lacking = [what for what in wanted if result is None or what not in result.scores]
         if result is not None and not lacking:
             return result
@@ -152,32 +108,31 @@ class Study:
         if result is None or not (fitted / "best").exists():
             lacking += [] if result is None else list(result.scores)  # these are of a model that is no more
             result = self._train(spec, fitted)
+            result.save()
+            shutil.rmtree(fitted / "checkpoint", ignore_errors=True)  # from here on, it is not trained again
         for what in lacking:
             self._measure(result, what, fitted / ("last" if "last" in what else "best"), spec.model)
-        self._save(result)
+            result.save()
         return result
 
     def untrained(self, model: str, *wanted: str) -> Result:
         """A backbone as it is."""
-        key = f"{file_name(model)}-untrained"
-        result = self._load(key, None) or Result(None, self.out / "runs" / key, [], 0, 0, 0.0)
-        lacking = [what for what in wanted if what not in result.scores]
-        for what in lacking:
-            self._may_work(f"the model {model}")
-            self._measure(result, what, Path(self.paths[model]), model)
-        if lacking:
-            self._save(result)
-        return result
+        return self._as_it_is(f"{file_name(model)}-untrained", model, wanted)
 
     def bm25(self, *wanted: str) -> Result:
         """BM25."""
-        result = self._load("bm25", None) or Result(None, self.out / "runs" / "bm25", [], 0, 0, 0.0)
+        return self._as_it_is("bm25", None, wanted)
+
+    def _as_it_is(self, key: str, model: str | None, wanted: Sequence[str]) -> Result:
+        """What needs no training, measured."""
+        folder = self.out / "runs" / key
+        result = Result.load(folder, None) or Result(None, folder)
         lacking = [what for what in wanted if what not in result.scores]
         for what in lacking:
-            self._may_work("BM25")
-            self._measure(result, what, None, "")
+            self._may_work(key)
+            self._measure(result, what, None if model is None else Path(self.paths[model]), model or "")
         if lacking:
-            self._save(result)
+            result.save()
         return result
 
     def best(self, specs: Sequence[RunSpec]) -> RunSpec:
@@ -189,7 +144,7 @@ class Study:
         best = self.work / "fits" / spec.key / "best"
         if not best.exists():
             self._may_work(f"the model of {spec.key}")
-            before = self._load(spec.key, spec)
+            before = Result.load(self.out / "runs" / spec.key, spec)
             (self.out / "runs" / spec.key / "run.json").unlink(missing_ok=True)
             self.run(spec, *(before.scores if before else ()))
         return best
@@ -261,11 +216,10 @@ class Study:
                 say=lambda line: None,
                 observe=targets,
             )
-        curve = fitted.validations
         result = Result(
             spec,
             self.out / "runs" / spec.key,
-            curve,
+            fitted.validations,
             fitted.steps,
             fitted.best_step or 0,
             round(fitted.seconds, 2),
@@ -277,7 +231,6 @@ class Study:
             targets.close()
             with new_file(result.folder / "targets.csv.gz", overwrite=True) as out:
                 out.write((folder / "targets.csv").read_bytes())
-        shutil.rmtree(folder / "checkpoint", ignore_errors=True)
         self.say(
             f"{spec.key}, rate {spec.rate:g}, seed {spec.seed}: dev {result.dev:.4f} at step {result.best_step} of "
             f"{result.steps}, {result.seconds:.0f} s"
@@ -340,26 +293,6 @@ class Study:
     def _may_work(self, what: str) -> None:
         if self.data is None:
             raise InputError(f"{what} is not there", file=self.out, do="run `remargin reproduce` with --data again")
-
-    def _load(self, key: str, spec: RunSpec | None) -> Result | None:
-        folder = self.out / "runs" / key
-        if not (folder / "run.json").exists():
-            return None
-        header = read_header(folder / "run.json", RUN_FORMAT, AGAIN)
-        for name, checksum in ((n, c) for files in header["scores"].values() for n, c in files.items()):
-            if not (folder / name).exists() or sha256(folder / name) != checksum:
-                raise InputError("is not as it was written", file=folder / name, do=f"delete {folder} and go on")
-        curve = [(step, values) for step, values in header["curve"]]
-        measured = {name: header[name] for name in ("steps", "best_step", "seconds", "joules", "peak_bytes", "scores")}
-        return Result(spec, folder, curve, **measured)
-
-    def _save(self, result: Result) -> None:
-        content = asdict(result)
-        content.pop("folder")
-        result.folder.mkdir(parents=True, exist_ok=True)
-        when = time.strftime("%Y-%m-%d")
-        about = {"format": RUN_FORMAT, "hardware": hardware(), "versions": versions(), "date": when}
-        write_header(result.folder / "run.json", {**about, **json.loads(json.dumps(content))})
 
     def _claim(self, data: str, zero_shot: Sequence[str]) -> dict[str, Any]:
         """Make the folder this study's own, or see that it is."""

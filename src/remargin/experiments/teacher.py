@@ -11,7 +11,8 @@ from remargin.data.collection import Collection
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
 from remargin.experiments.hardware import Energy
-from remargin.experiments.study import MEASURE, Study
+from remargin.experiments.results import MEASURE
+from remargin.experiments.study import Study
 from remargin.files import read_header, write_header
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search

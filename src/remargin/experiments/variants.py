@@ -7,8 +7,9 @@ from typing import Any
 
 from remargin.evaluation.comparison import Comparison, Scores, compare_scores
 from remargin.experiments.outcome import Outcome
+from remargin.experiments.results import MEASURE, RECALL, TEST, Result
 from remargin.experiments.rows import BESIDE, PAPER, Chosen, choose, mean_and_spread, over_seeds
-from remargin.experiments.study import MEASURE, RECALL, TEST, Result, Study
+from remargin.experiments.study import Study
 from remargin.report.comparison import DAGGER
 from remargin.report.figures import Figure, Scatter
 from remargin.report.runs import scatter_of

@@ -7,6 +7,7 @@ from typing import Any
 from remargin.experiments.columns import stems
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.published import published_zero_shot
+from remargin.experiments.results import LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result
 from remargin.experiments.rows import (
     ADAPTIVE,
     ADAPTIVE_IN_BATCH,
@@ -19,7 +20,7 @@ from remargin.experiments.rows import (
     Row,
     choose,
 )
-from remargin.experiments.study import LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result, Study
+from remargin.experiments.study import Study
 from remargin.report.sections import Section
 from remargin.report.zero_shot import MEASURE, Column, Measured, column_means, zero_shot_table
 

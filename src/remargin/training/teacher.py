@@ -37,9 +37,9 @@ from remargin.training.settings import FitSettings
 class TeacherSettings:
     """How to train a cross-encoder, and how often and on what to measure it on the way."""
 
-    epochs: int = 2
+    epochs: int = 4
     batch_size: int = 64
-    learning_rate: float = 5e-5
+    learning_rate: float = 1e-4
     warm_up: float = 0.1
     weight_decay: float = 0.01
     clip: float = 1.0

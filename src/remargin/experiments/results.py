@@ -1,0 +1,84 @@
+"""What came of a run, and the small files that keep it: from them alone every table and figure can be made again."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from remargin.errors import InputError
+from remargin.evaluation.comparison import Scores, read_scores
+from remargin.experiments.hardware import hardware, versions
+from remargin.experiments.specs import RunSpec
+from remargin.files import read_header, sha256, write_header
+
+FORMAT = "remargin-run-1"
+FILE = "run.json"
+MEASURE, RECALL = "nDCG@10", "R@1000"
+HITS = "Success@100"  # what the paper calls Hits@100
+TEST, LAST, ZERO_SHOT, ZERO_SHOT_LAST = "test", "last", "zero-shot", "zero-shot-last"  # what can be measured of a run
+
+
+@dataclass
+class Result:
+    """What came of a run: the validations, when the model was best, what it cost, and where its scores are."""
+
+    spec: RunSpec | None
+    folder: Path
+    curve: list[tuple[int, dict[str, float]]] = field(default_factory=list, repr=False)
+    steps: int = 0
+    best_step: int = 0
+    seconds: float = 0.0
+    joules: float | None = None
+    peak_bytes: int | None = None
+    scores: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)  # files and checksums, by what
+
+    @property
+    def dev(self) -> float:
+        """The best validation."""
+        return max(values[MEASURE] for _, values in self.curve)
+
+    @property
+    def triplets_to_best(self) -> int:
+        """How many triplets the best model had seen."""
+        return 0 if self.spec is None else min(self.best_step * self.spec.batch_size, self.spec.triplets)
+
+    @property
+    def seconds_to_best(self) -> float:
+        """The time until the best model was there: a share of the whole."""
+        return self.seconds * self.best_step / max(1, self.steps)
+
+    def test(self, what: str = TEST) -> Scores:
+        """Measures of every query, of the best model or of the last."""
+        return read_scores(self.folder / next(iter(self.scores[what])))
+
+    def zero_shot(self, what: str = ZERO_SHOT) -> dict[str, Scores]:
+        """The same on the other collections, by their file names."""
+        return {Path(name).name.removesuffix(".csv.gz"): read_scores(self.folder / name) for name in self.scores[what]}
+
+    @classmethod
+    def load(cls, folder: Path, spec: RunSpec | None) -> Result | None:
+        """What `save` wrote, if it is there.
+
+        Raises:
+            InputError: if a file of scores is missing or was changed.
+        """
+        if not (folder / FILE).exists():
+            return None
+        do = f"delete {folder} and go on"
+        header = read_header(folder / FILE, FORMAT, do)
+        for name, checksum in ((n, c) for files in header["scores"].values() for n, c in files.items()):
+            if not (folder / name).exists() or sha256(folder / name) != checksum:
+                raise InputError("is not as it was written", file=folder / name, do=do)
+        curve = [(step, values) for step, values in header["curve"]]
+        measured = {name: header[name] for name in ("steps", "best_step", "seconds", "joules", "peak_bytes", "scores")}
+        return cls(spec, folder, curve, **measured)
+
+    def save(self) -> None:
+        """Write run.json, with what it was made on and with, and when. The scores lie beside it already."""
+        content = asdict(self)
+        content.pop("folder")
+        about = {"format": FORMAT, "hardware": hardware(), "versions": versions(), "date": time.strftime("%Y-%m-%d")}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_header(self.folder / FILE, {**about, **json.loads(json.dumps(content))})
