@@ -90,6 +90,20 @@ def test_a_sweep_is_counted_and_its_choice_is_devs(study_folder: Path) -> None:
     assert choose(study, "tiny", CONTRASTIVE).tuned_to in PLAN.temperatures
 
 
+def test_triplets_are_counted_as_they_were_seen(study_folder: Path) -> None:
+    study = Study(study_folder, say=silent)
+    result = study.run(choose(study, "tiny", DISTRIBUTED).spec)
+    assert (result.steps, result.triplets) == (4, 64)
+    assert result.best_triplets == result.best_step * PLAN.batch_size
+    topics = [
+        header
+        for path in study_folder.glob("runs/*/run.json")
+        if (header := json.loads(path.read_text()))["spec"] and header["spec"]["sampler"] == "tas-balanced"
+    ]
+    assert topics
+    assert all(0 < header["triplets"] <= 64 for header in topics)
+
+
 def test_the_learning_rate_is_devs_choice_from_one_grid(study_folder: Path) -> None:
     study = Study(study_folder, say=silent)
     spec = choose(study, "tiny", DISTRIBUTED).spec

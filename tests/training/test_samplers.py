@@ -306,10 +306,13 @@ def test_resumed_is_uninterrupted_with_the_topics_of_before(
 ) -> None:
     chosen = settings(sampler="tas-balanced", clusters=3, drop_bins=2, target="teacher")
 
+    seen = {}
+
     def run(name: str, **options: Any) -> list[str]:
         lines: list[str] = []
         model = BiEncoder.from_pretrained(tiny_model("bert"))
-        fit(model, scored, tmp_path / name, settings=chosen, say=lines.append, **options)
+        fitted = fit(model, scored, tmp_path / name, settings=chosen, say=lines.append, **options)
+        seen[name] = fitted.triplets
         return lines
 
     lines = run("whole")
@@ -328,6 +331,7 @@ def test_resumed_is_uninterrupted_with_the_topics_of_before(
 
     monkeypatch.setattr(topics_module, "kmeans", never)
     assert "resuming after step 4" in run("broken", resume=True)
+    assert 0 < seen["whole"] == seen["broken"] < 9 * 5  # what was in the batches, which are smaller where a topic ends
     whole, broken = (
         safetensors.torch.load_file(tmp_path / name / "last" / "model.safetensors") for name in ("whole", "broken")
     )

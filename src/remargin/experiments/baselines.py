@@ -90,7 +90,7 @@ def _row(
 ) -> list[Cell]:
     seconds = result.seconds_to_best + swept + (cost if result.spec is not None and result.spec.taught else 0.0)
     cells = _bare(name, scores[name], equivalent)
-    seen = result.triplets_to_best
+    seen = result.best_triplets
     return [*cells[:3], Cell(time_text(seconds), value=seconds), Cell(f"{seen:,}", value=seen)]
 
 
@@ -117,7 +117,7 @@ def _numbers(
             MEASURE: _mean(of_row, MEASURE),
             RECALL: _mean(of_row, RECALL),
             "equivalent": (name, MEASURE) in equivalent,
-            "share_of_epoch": found[name][0].triplets_to_best / study.plan.triplets if name in found else 0.0,
+            "share_of_epoch": found[name][0].best_triplets / study.plan.triplets if name in found else 0.0,
         }
         for name, of_row in scores.items()
     }

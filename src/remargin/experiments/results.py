@@ -28,7 +28,9 @@ class Result:
     folder: Path
     curve: list[tuple[int, dict[str, float]]] = field(default_factory=list, repr=False)
     steps: int = 0
+    triplets: int = 0
     best_step: int = 0
+    best_triplets: int = 0
     seconds: float = 0.0
     joules: float | None = None
     peak_bytes: int | None = None
@@ -38,11 +40,6 @@ class Result:
     def dev(self) -> float:
         """The best validation."""
         return max(values[MEASURE] for _, values in self.curve)
-
-    @property
-    def triplets_to_best(self) -> int:
-        """How many triplets the best model had seen."""
-        return 0 if self.spec is None else min(self.best_step * self.spec.batch_size, self.spec.triplets)
 
     @property
     def seconds_to_best(self) -> float:
@@ -72,8 +69,8 @@ class Result:
             if not (folder / name).exists() or sha256(folder / name) != checksum:
                 raise InputError("is not as it was written", file=folder / name, do=do)
         curve = [(step, values) for step, values in header["curve"]]
-        measured = {name: header[name] for name in ("steps", "best_step", "seconds", "joules", "peak_bytes", "scores")}
-        return cls(spec, folder, curve, **measured)
+        names = ("steps", "triplets", "best_step", "best_triplets", "seconds", "joules", "peak_bytes", "scores")
+        return cls(spec, folder, curve, **{name: header[name] for name in names})
 
     def save(self) -> None:
         """Write run.json, with what it was made on and with, and when. The scores lie beside it already."""

@@ -219,12 +219,14 @@ class Study:
         result = Result(
             spec,
             self.out / "runs" / spec.key,
-            fitted.validations,
-            fitted.steps,
-            fitted.best_step or 0,
-            round(fitted.seconds, 2),
-            energy.joules,
-            peak_memory(),
+            curve=fitted.validations,
+            steps=fitted.steps,
+            triplets=fitted.triplets,
+            best_step=fitted.best_step or 0,
+            best_triplets=fitted.best_triplets or 0,
+            seconds=round(fitted.seconds, 2),
+            joules=energy.joules,
+            peak_bytes=peak_memory(),
         )
         result.folder.mkdir(parents=True, exist_ok=True)
         if targets is not None:

@@ -38,7 +38,7 @@ class Measured:
     @property
     def triplets(self) -> float:
         """Triplets seen by the best model, on average."""
-        return sum(result.triplets_to_best for result in self.results) / len(self.results)
+        return sum(result.best_triplets for result in self.results) / len(self.results)
 
 
 def variants(study: Study) -> Outcome:

@@ -19,11 +19,13 @@ FORMAT = "remargin-checkpoint-2"
 
 @dataclass
 class Progress:
-    """Where a run is: steps done, validations so far, the best of them, and how many since brought nothing better."""
+    """Where a run is: what it has seen, validations so far, the best of them, and how many since brought no gain."""
 
     step: int = 0
+    triplets: int = 0
     best: float | None = None
     best_step: int | None = None
+    best_triplets: int | None = None
     without_gain: int = 0
     validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     seconds: float = 0.0

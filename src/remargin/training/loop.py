@@ -33,12 +33,14 @@ ALL_THE_SAME = 1 - 1e-7
 
 @dataclass
 class Fitted:
-    """What came of a run: steps done, the validation before and the best, and where the models are."""
+    """What came of a run: what it saw, the validation before and the best, and where the models are."""
 
     steps: int
+    triplets: int
     before: float | None
     best: float | None
     best_step: int | None
+    best_triplets: int | None
     stopped_early: bool
     seconds: float
     model: Path
@@ -120,7 +122,8 @@ def fit(
             progress.validations.append((progress.step, values))
             log.validation(progress.step, values)
             if progress.best is None or value > progress.best:
-                progress.best, progress.best_step, progress.without_gain = value, progress.step, 0
+                progress.best, progress.best_step, progress.best_triplets = value, progress.step, progress.triplets
+                progress.without_gain = 0
                 model.save(out / "best", overwrite=True)
             else:
                 progress.without_gain += 1
@@ -146,6 +149,7 @@ def fit(
                 engine.backward(vectors.grad)
                 if observe is not None:
                     observe(number, *vectors.detach().chunk(3))
+                progress.triplets += len(batch.queries)
                 meter.count(len(batch.queries), cut.tokens, cut.computed, loader.waited - waited)
             if settings.clip is not None:
                 fabric.clip_gradients(model, wrapped, max_norm=settings.clip, error_if_nonfinite=False)
@@ -174,7 +178,16 @@ def fit(
     before = None if validator is None else progress.validations[0][1][validator.measure]
     kept = out / ("last" if validator is None else "best")
     return Fitted(
-        progress.step, before, progress.best, progress.best_step, stopped, progress.seconds, kept, progress.validations
+        steps=progress.step,
+        triplets=progress.triplets,
+        before=before,
+        best=progress.best,
+        best_step=progress.best_step,
+        best_triplets=progress.best_triplets,
+        stopped_early=stopped,
+        seconds=progress.seconds,
+        model=kept,
+        validations=progress.validations,
     )
 
 
