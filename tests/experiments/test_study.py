@@ -166,3 +166,34 @@ def test_the_collection_must_have_all_splits(open_study: Open, tmp_path: Path) -
     (tmp_path / "pairs.csv").write_text("query,document\nq,d\n")
     with pytest.raises(InputError):
         open_study(tmp_path / "out", data=f"pairs:{tmp_path}/pairs.csv")
+
+
+def test_a_run_that_is_trained_again_and_killed_counts_as_not_done(
+    study_folder: Path, open_study: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else half a model would be measured in its place."""
+    shutil.copytree(study_folder, tmp_path / "s")
+    study = open_study(tmp_path / "s")
+    spec = choose(study, "tiny", DISTRIBUTED).spec
+    shutil.rmtree(study.work / "fits")
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "fit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        study.run(replace(spec, seed=1), "last")
+    assert not (tmp_path / "s" / "runs" / replace(spec, seed=1).key / "run.json").exists()
+
+
+def test_a_plan_without_patience_has_none_whatever_the_preset(open_study: Open, tmp_path: Path) -> None:
+    for patience in (None, 3):
+        study = open_study(tmp_path / str(patience), plan=replace(PLAN, preset="paper", patience=patience))
+        assert study.fit_settings(DISTRIBUTED.spec(study, "tiny", 1e-3)).patience == patience
+
+
+def test_a_backbone_that_was_not_named_again(study_folder: Path, open_study: Open, tiny_model: Any) -> None:
+    study = open_study(study_folder)
+    study.paths.clear()
+    with pytest.raises(InputError, match="the backbone tiny is needed; name it again: --model tiny=PATH"):
+        study.run(DISTRIBUTED.spec(study, "tiny", 0.5))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import platform
-import resource
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any
@@ -34,14 +33,14 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def peak_memory(reset: bool = False) -> int:
-    """The most bytes in use: on the GPU since it was last reset, without one by the whole process so far."""
-    if torch.cuda.is_available():
-        peak = torch.cuda.max_memory_allocated()
-        if reset:
-            torch.cuda.reset_peak_memory_stats()
-        return peak
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def peak_memory(reset: bool = False) -> int | None:
+    """The most bytes in use on the GPU since it was last reset; None without one."""
+    if not torch.cuda.is_available():
+        return None
+    peak = torch.cuda.max_memory_allocated()
+    if reset:
+        torch.cuda.reset_peak_memory_stats()
+    return peak
 
 
 class Energy:

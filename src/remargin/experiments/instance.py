@@ -29,8 +29,7 @@ def instance(study: Study) -> Outcome:
             p.role: {"relevance": p.relevance, "target": p.target, "loss": p.loss} for p in found.passages
         }
     summary = [
-        "The less a negative resembles the positive, the lower its target: that much further from the query's positive "
-        "it has to be."
+        "The less a negative resembles the positive, the lower its target: the smaller is the margin that is asked for."
     ]
     return Outcome(Section("instance", "A training instance", summary, tables, [], {"batch": 0}, []), numbers)
 

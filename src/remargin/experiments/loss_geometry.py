@@ -49,7 +49,7 @@ def loss_geometry() -> Outcome:
     )
     summary = [
         "A static target pushes every negative towards the same distance from the query. Adaptive targets ask less of "
-        "a negative that is unlike the positive. Distributed targets compare a margin with those of all negatives."
+        "a negative that is unlike the positive. Distributed targets hold a margin against all negatives' targets."
     ]
     section = Section("loss-geometry", "Loss geometry", summary, [table], [figure], {"angles": NEGATIVES}, [])
     return Outcome(section, numbers)

@@ -35,13 +35,14 @@ def memory(study: Study) -> Outcome:
         numbers[model] = {way: size for way, size in found["bytes"].items() if size is not None}
         full = found["bytes"]["32"]
         for way, size in found["bytes"].items():
-            share = None if size is None else size / full
+            share = None if size is None or full is None else size / full
             rows.append([Cell(model), Cell(way), number(None if size is None else size / 2**30, 2), number(share, 2)])
     notes = [f"{STEPS} steps of {study.plan.batch_size} triplets, distributed targets, {found['hardware']}."]
     missing = sorted({reason for reason in found["reasons"].values() if reason})
     table = Table("Peak memory", ["model", "precision", "GiB", "of full precision"], [Block("", rows)], notes + missing)
-    shares = [size / of["32"] for of in numbers.values() for way, size in of.items() if way != "32"]
-    summary = [f"Mixed precision takes {min(shares):.0%} to {max(shares):.0%} of the memory of full precision here."]
+    shares = [size / of["32"] for of in numbers.values() if "32" in of for way, size in of.items() if way != "32"]
+    said = f"takes {min(shares):.0%} to {max(shares):.0%} of" if shares else "is only measured on a GPU, against"
+    summary = [f"Mixed precision {said} the memory of full precision here."]
     return Outcome(Section("memory", "Memory", summary, [table], [], {"steps": STEPS}, []), numbers)
 
 
@@ -57,7 +58,7 @@ def _measured(study: Study, model: str) -> dict[str, Any]:
             )
             folder = study.work / "memory"
             shutil.rmtree(folder, ignore_errors=True)
-            encoder = BiEncoder.from_pretrained(study.paths[model])
+            encoder = BiEncoder.from_pretrained(study.path(model))
             peak_memory(reset=True)
             try:
                 fit(encoder, data, folder, None, settings, say=lambda line: None)

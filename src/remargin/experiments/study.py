@@ -18,7 +18,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from remargin.experiments.columns import file_name, find_column, stems
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.hardware import Energy, peak_memory
 from remargin.experiments.plan import Plan
-from remargin.experiments.results import HITS, ZERO_SHOT, ZERO_SHOT_LAST, Result
+from remargin.experiments.results import FILE, HITS, ZERO_SHOT, ZERO_SHOT_LAST, Result
 from remargin.experiments.specs import RunSpec
 from remargin.experiments.targets import TargetLog
 from remargin.files import locked, new_file, read_header, sha256, write_header
@@ -107,6 +107,7 @@ class Study:
         fitted = self.work / "fits" / spec.key
         if result is None or not (fitted / "best").exists():
             lacking += [] if result is None else list(result.scores)  # these are of a model that is no more
+            (self.out / "runs" / spec.key / FILE).unlink(missing_ok=True)  # killed from here on, it counts as not done
             result = self._train(spec, fitted)
             result.save()
             shutil.rmtree(fitted / "checkpoint", ignore_errors=True)  # from here on, it is not trained again
@@ -130,7 +131,7 @@ class Study:
         lacking = [what for what in wanted if what not in result.scores]
         for what in lacking:
             self._may_work(key)
-            self._measure(result, what, None if model is None else Path(self.paths[model]), model or "")
+            self._measure(result, what, None if model is None else Path(self.path(model)), model or "")
         if lacking:
             result.save()
         return result
@@ -145,20 +146,27 @@ class Study:
         if not best.exists():
             self._may_work(f"the model of {spec.key}")
             before = Result.load(self.out / "runs" / spec.key, spec)
-            (self.out / "runs" / spec.key / "run.json").unlink(missing_ok=True)
+            (self.out / "runs" / spec.key / FILE).unlink(missing_ok=True)
             self.run(spec, *(before.scores if before else ()))
         return best
+
+    def path(self, model: str) -> str:
+        """Where a backbone is; one that was used before may not have been named this time."""
+        if model not in self.paths:
+            do = f"name it again: --model {model}=PATH"
+            raise InputError(f"the backbone {model} is needed", file=self.out, do=do)
+        return self.paths[model]
 
     def prepared(self, model: str, taught: bool = False) -> Path:
         """The prepared collection for a backbone's tokenizer, with triplets."""
         folder = self.work / ("taught" if taught else "data") / file_name(model)
         if not folder.exists():
-            encoder = BiEncoder.from_pretrained(self.paths[model])
+            encoder = BiEncoder.from_pretrained(self.path(model))
             lengths = TextSettings(
                 encoder.query_length, encoder.document_length, encoder.query_prefix, encoder.document_prefix
             )
             self.say(f"preparing {self.name} for {model}")
-            prepare(self.data, self.paths[model], folder, self.triplets(taught), lengths)
+            prepare(self.data, self.path(model), folder, self.triplets(taught), lengths)
         return folder
 
     def triplets(self, taught: bool = False) -> Path:
@@ -184,23 +192,23 @@ class Study:
         if spec.target == "teacher" and spec.in_batch:
             teacher = str(self.model(choose(self, spec.model, CONTRASTIVE).spec))
         steps = plan.steps(spec.triplets, spec.batch_size)
-        return fit_settings(
+        settings = fit_settings(
             plan.preset,
             **spec.settings(),
             steps=steps,
             validate_every=min(steps, plan.steps(plan.validate_every, spec.batch_size)),
-            patience=plan.patience,
             in_batch_teacher=teacher,
             validation_depth=1000,
             validation_queries=plan.validation_queries,
             log_every=min(steps, 100),
             save_every=2000,
         )
+        return replace(settings, patience=plan.patience)  # None too: then the preset's does not count
 
     def _train(self, spec: RunSpec, folder: Path) -> Result:
         self._forget_models(folder)
         data, settings = self.prepared(spec.model, spec.taught), self.fit_settings(spec)
-        model = BiEncoder.from_pretrained(self.paths[spec.model], seed=spec.seed)
+        model = BiEncoder.from_pretrained(self.path(spec.model), seed=spec.seed)
         validator = self._validator(spec.model)
         targets = TargetLog(folder / "targets.csv") if spec.target == "distributed" else None
         with Energy() as energy:
