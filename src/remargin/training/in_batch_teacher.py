@@ -40,11 +40,12 @@ class InBatchTeacher:
         documents: TokenStore,
         out: Path,
         device: torch.device,
+        resume: bool,
         say: Callable[[str], None],
     ) -> InBatchTeacher:
-        """Encode a prepared collection, once for a run's folder."""
+        """Encode a prepared collection; a run that goes on has its vectors already."""
         files = [out / "teacher" / f"{name}.npy" for name in ("queries", "documents")]
-        if not all(file.exists() for file in files):
+        if not (resume and all(file.exists() for file in files)):
             teacher = BiEncoder.from_pretrained(model).to(device)
             say(f"in-batch teacher: {model}")
             queries.require(teacher.tokenizer, teacher.query_length, teacher.query_prefix)

@@ -93,7 +93,7 @@ def fit(
     training.teacher_scale = _teacher_scale(training, settings.loss.teacher_scale, loss, say)
     if settings.in_batch_teacher is not None:
         training.in_batch_teacher = InBatchTeacher.load(
-            settings.in_batch_teacher, training.queries, training.documents, out, device, say
+            settings.in_batch_teacher, training.queries, training.documents, out, device, resume, say
         )
     torch.manual_seed(settings.seed)
     optimiser = make_optimiser([model, loss], settings, device)
