@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Held back together in requirements.lock; everything else is the newest that fits them.
-PINS := torch==2.13.0 transformers==5.17.0 sentence-transformers==6.0.1 pytorch-lightning==2.6.6 bm25s==0.3.16 ir-measures==0.4.3 scipy==1.17.1 faiss-cpu==1.15.1 pymilvus==3.0.2 milvus-lite==3.2.2
+PINS := torch==2.13.0 transformers==5.17.0 sentence-transformers==6.0.1 pytorch-lightning==2.6.6 bm25s==0.3.16 ir-measures==0.4.3 scipy==1.17.1 faiss-cpu==1.15.1 pymilvus==3.0.2 milvus-lite==3.2.2 bitsandbytes==0.50.2
 
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := true

@@ -95,6 +95,8 @@ class Compute(nn.Module):
     def freeze(self) -> Compute:
         """Only encode from now on, which lets a CPU lay out the weights for it. The masters are forgotten."""
         self.eval().requires_grad_(False)
+        if isinstance(self.body, _Theirs):
+            self.body.to(self.dtype)
         for remembered in (self.sources, self.trained, self.masters, self._sizes):
             remembered.clear()
         if next(self.parameters()).device.type == "cpu":
@@ -161,31 +163,44 @@ def _same(mine: nn.Module, theirs: nn.Module) -> Sources:
     return [(a, [b]) for a, b in zip(mine.parameters(), theirs.parameters(), strict=True)]
 
 
-class _ThroughInterface(nn.Module):
-    """transformers' own model, with our attention through its interface."""
+class _Theirs(nn.Module):
+    """transformers' own model. Before it is frozen only products are in half precision: sums and norms stay float32."""
 
     def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
         super().__init__()
-        self.model = copy.deepcopy(backbone).to(dtype)
-        self.model.set_attn_implementation(register_interface())
+        self.dtype = dtype
+        self.model = copy.deepcopy(backbone)
         self.sources = _same(self.model, backbone)
+
+    def hidden(self, ids: Tensor, **inputs: Any) -> Tensor:
+        """The last hidden states."""
+        mixed = self.dtype != next(self.model.parameters()).dtype
+        with torch.autocast(ids.device.type, self.dtype, enabled=mixed, cache_enabled=False):  # graphs bear no cache
+            states: Tensor = self.model(ids, **inputs)[0]
+        return states
+
+
+class _ThroughInterface(_Theirs):
+    """With our attention through its interface."""
+
+    def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
+        super().__init__(backbone, dtype)
+        self.model.set_attn_implementation(register_interface())
         table = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)
         offset = getattr(table, "padding_idx", None)
         self.first_position = 0 if offset is None else offset + 1
 
     def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
         positions = packed.positions.long() + self.first_position
-        hidden: Tensor = self.model(packed.ids.long()[None], position_ids=positions[None], packed=packed)[0][0]
+        hidden = self.hidden(packed.ids.long()[None], position_ids=positions[None], packed=packed)[0]
         return hidden[packed.bounds[:-1].clamp(max=len(packed.ids) - 1)] if first_only else hidden
 
 
-class _Padded(nn.Module):
-    """transformers' own model as it is: texts become rows of a rectangle."""
+class _Padded(_Theirs):
+    """As it is: texts become rows of a rectangle."""
 
     def __init__(self, backbone: Any, dtype: torch.dtype, attention_dropout: bool) -> None:
-        super().__init__()
-        self.model = copy.deepcopy(backbone).to(dtype)
-        self.sources = _same(self.model, backbone)
+        super().__init__(backbone, dtype)
         self.padding = int(getattr(backbone.config, "pad_token_id", None) or 0)
         for module in self.model.modules():
             if type(module).__name__.endswith("SelfAttention") and not attention_dropout:
@@ -197,7 +212,7 @@ class _Padded(nn.Module):
         mask = torch.zeros_like(ids)
         ids[packed.texts, packed.positions] = packed.ids.long()
         mask[packed.texts, packed.positions] = 1
-        hidden: Tensor = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+        hidden = self.hidden(ids, attention_mask=mask)
         return hidden[:, 0] if first_only else hidden[packed.texts, packed.positions]
 
 

@@ -346,23 +346,23 @@ class ContrastiveLoss(nn.Module):
             mask: (M, 2) integers, the pairs (i, j) to leave out. Candidate j is positive j, or negative j - B; a
                 query's own positive always stays.
             ids: the integer ids of queries, positives and negatives, (B,) each. Candidates that are a positive of the
-                same query, or copies of its own, are then left out as well, unless mask_known is off.
+                same query, or copies of its own, are then left out as well, unless mask_known is off. Best on the
+                CPU: what is left out is found there while the GPU still computes the vectors.
         """
         q, p, n = _prepare(self.similarity, queries=queries, positives=positives, negatives=negatives)
         logits = product(q, torch.cat([p, n]).T) / self.temperature
         own = torch.arange(len(q), device=q.device)
         left_out = []
         if mask is not None:
-            left_out.append(_checked_mask(mask, len(q), 2 * len(q), q.device))
+            left_out.append(_not_own(_checked_mask(mask, len(q), 2 * len(q), q.device)))
         if ids is not None and self.mask_known:
             query_ids, positive_ids, negative_ids = ids
             for name, given in zip(("query ids", "positive ids", "negative ids"), ids, strict=True):
-                _check(name, given, (len(q),), q.device)
-            left_out.append(known_pairs(query_ids, positive_ids, torch.cat([positive_ids, negative_ids])))
+                _check(name, given, (len(q),), query_ids.device)
+            known = _not_own(known_pairs(query_ids, positive_ids, torch.cat([positive_ids, negative_ids])))
+            left_out.append(_moved(known, q.device))
         if left_out:
-            i, j = torch.cat(left_out).unbind(1)
-            i, j = i[i != j], j[i != j]
-            logits = logits.index_put((i, j), logits.new_tensor(-math.inf))
+            logits = logits.index_put(torch.cat(left_out).unbind(1), logits.new_full((), -math.inf))
         return F.cross_entropy(logits, own)
 
     def extra_repr(self) -> str:
@@ -370,6 +370,17 @@ class ContrastiveLoss(nn.Module):
         learned = self.log_temperature is not None
         temperature = torch.as_tensor(self.temperature).item()
         return f"temperature={temperature:g}, learned={learned}, similarity={self.similarity!r}"
+
+
+def _not_own(pairs: Tensor) -> Tensor:
+    return pairs[pairs[:, 0] != pairs[:, 1]]
+
+
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """On the device, without waiting for it where that can be avoided."""
+    if tensor.device == device or device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def known_pairs(query_ids: Tensor, positive_ids: Tensor, document_ids: Tensor) -> Tensor:
@@ -479,7 +490,7 @@ def _check(name: str, tensor: Tensor, shape: tuple[int, ...], device: torch.devi
     if tuple(tensor.shape) != shape:
         raise ValueError(f"{name} {tuple(tensor.shape)}: its shape must be {shape}")
     if tensor.device != device:
-        raise ValueError(f"{name} on {tensor.device}: the embeddings are on {device}")
+        raise ValueError(f"{name} on {tensor.device}: must be on {device}, as the others")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...], also: str = "") -> None:

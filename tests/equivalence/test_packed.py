@@ -146,3 +146,17 @@ def test_frozen_for_encoding_is_the_same(kind: str, dtype: torch.dtype) -> None:
     assert not frozen.sources
     close = 1e-5 if dtype == torch.float32 else 0.02
     assert distance(frozen(pack(tokens)), expected) < close
+
+
+@pytest.mark.parametrize(("kind", "engine"), [("modernbert", "packed"), ("bert", "padded"), ("mpnet", "padded")])
+def test_training_others_models_keeps_sums_in_float32(kind: str, engine: Any) -> None:
+    model = Model(kind).eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = model(texts())
+    compute = Compute(model, torch.bfloat16, engine)
+    packed = pack(texts())
+    hidden = compute.body(packed)
+    assert distance(compute(packed), expected) < 2e-3
+    assert hidden.dtype == torch.float32
+    assert compute.freeze().body(packed).dtype == torch.bfloat16
+    assert distance(compute(packed), expected) < 0.02

@@ -25,6 +25,7 @@ from remargin.data.shuffle import Shuffle
 from remargin.evaluation.runs import Run
 from remargin.mining import MiningSettings, mine
 from remargin.training.batches import TrainingData
+from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.training.engine import Engine
 from remargin.training.loop import fit
 from remargin.training.optimiser import learning_rate, make_optimiser
@@ -288,17 +289,44 @@ def test_accumulation_is_the_mean_of_its_batches(prepared: Path, tiny_model: Any
 
 
 def test_biases_and_layer_norms_are_not_decayed(model: BiEncoder) -> None:
-    optimiser = make_optimiser([model], settings(weight_decay=0.5), torch.device("cpu"))
+    optimiser = make_optimiser([model], settings(weight_decay=0.5))
     decayed = {id(p) for group in optimiser.param_groups if group["weight_decay"] for p in group["params"]}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             assert (id(parameter) in decayed) == (not ("bias" in name or "LayerNorm" in name)), name
 
 
-@pytest.mark.parametrize("options", [{"eight_bit": True}])
-def test_eight_bits_need_their_package_and_a_gpu(options: dict[str, Any], model: BiEncoder) -> None:
-    with pytest.raises(InputError, match="8-bit optimiser states need"):
-        make_optimiser([model], settings(**options), torch.device("cpu"))
+def test_eight_bits_need_their_package(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(InputError, match="8-bit optimiser states need bitsandbytes"):
+        make_optimiser([model], settings(eight_bit=True))
+
+
+@pytest.mark.parametrize("eight_bit", [False, True])
+def test_a_checkpoint_brings_the_optimiser_back(eight_bit: bool, tmp_path: Path) -> None:
+    inputs = torch.randn(12, 4, 128, generator=torch.Generator().manual_seed(0))
+
+    def made() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(1)
+        module = torch.nn.Linear(128, 128)  # large enough for its state to be quantised
+        return module, make_optimiser([module], settings(eight_bit=eight_bit))
+
+    def steps(module: torch.nn.Module, optimiser: torch.optim.Optimizer, batches: torch.Tensor) -> None:
+        for batch in batches:
+            optimiser.zero_grad()
+            module(batch).square().sum().backward()
+            optimiser.step()
+
+    whole, optimiser = made()
+    steps(whole, optimiser, inputs[:6])
+    save_checkpoint(tmp_path / "checkpoint", Progress(step=6), {"model": whole}, optimiser, {})
+    steps(whole, optimiser, inputs[6:])
+    resumed, optimiser = made()
+    assert load_checkpoint(tmp_path / "checkpoint", {"model": resumed}, optimiser)[0].step == 6
+    steps(resumed, optimiser, inputs[6:])
+    assert torch.equal(whole.weight, resumed.weight)
+    states = safetensors.torch.load_file(tmp_path / "checkpoint" / "state.safetensors")
+    assert any(tensor.dtype == torch.uint8 and name[0] == "o" for name, tensor in states.items()) == eight_bit
 
 
 @pytest.mark.parametrize(

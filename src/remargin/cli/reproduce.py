@@ -180,12 +180,13 @@ def _reproduce(
 
 
 def _show(folders: list[Path], out: Path, title: str) -> None:
-    """Write the page, and show what is on it."""
+    """Write a page of all that the folder has, and show what is new on it."""
+    from remargin.experiments.reproduce import sections_of
     from remargin.report.page import write_page
     from remargin.report.sections import Section
 
+    write_page(out / "report.html", sections_of(out), title, overwrite=True)
     sections = [Section.load(folder) for folder in folders]
-    write_page(out / "report.html", sections, title, overwrite=True)
     to_screen = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_screen else None
     for section in sections:

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
-PACKAGES = ("remargin", "torch", "transformers", "bm25s", "ir-measures", "scipy")
+from remargin import __version__
+
+PACKAGES = ("torch", "transformers", "bm25s", "ir-measures", "scipy")
 
 
 def hardware() -> str:
@@ -24,7 +26,7 @@ def versions() -> dict[str, str | None]:
     >>> sorted(versions())[:2]
     ['Python', 'bm25s']
     """
-    found: dict[str, str | None] = {"Python": platform.python_version()}
+    found: dict[str, str | None] = {"Python": platform.python_version(), "remargin": __version__}
     for package in PACKAGES:
         try:
             found[package] = version(package)

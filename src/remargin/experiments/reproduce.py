@@ -18,6 +18,7 @@ from remargin.experiments.study import Study
 from remargin.experiments.target_evolution import target_evolution
 from remargin.experiments.variants import variants
 from remargin.experiments.zero_shot_rows import zero_shot_rows
+from remargin.report.sections import FILE, Section
 
 # In the paper's order.
 EXPERIMENTS: dict[str, Callable[[Study], Outcome]] = {
@@ -33,6 +34,11 @@ EXPERIMENTS: dict[str, Callable[[Study], Outcome]] = {
     "memory": memory,
 }
 CLAIMS = "claims"
+
+
+def sections_of(folder: Path) -> list[Section]:
+    """The sections that a study's folder has so far, in the paper's order."""
+    return [Section.load(folder / name) for name in (*EXPERIMENTS, CLAIMS) if (folder / name / FILE).exists()]
 
 
 def reproduce(study: Study, names: Sequence[str]) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def save_checkpoint(
         tensors |= {f"{prefix}.{name}": tensor for name, tensor in module.state_dict().items()}
     state = optimiser.state_dict()["state"]
     for number, of_parameter in state.items():
-        tensors |= {f"optimiser.{number}.{name}": torch.as_tensor(value) for name, value in of_parameter.items()}
+        tensors |= {f"optimiser.{number}.{name}": torch.as_tensor(value) for name, value in _flat(of_parameter)}
     with new_folder(folder, overwrite=True, marker="progress.json") as out:
         whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
         safetensors.torch.save_file(whole, out / "state.safetensors")
@@ -66,14 +67,25 @@ def load_checkpoint(
             module.load_state_dict({name: tensors[f"{prefix}.{name}"] for name in names})
     except (KeyError, RuntimeError):
         raise InputError("the checkpoint is of another model", file=folder, do=remedy) from None
-    state: dict[int, dict[str, Tensor]] = {}
+    state: dict[int, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimiser."):
             _, number, key = name.split(".", 2)
-            state.setdefault(int(number), {})[key] = tensor
+            state.setdefault(int(number), {})[key] = (
+                tensor if tensor.shape or tensor.is_floating_point() else tensor.item()
+            )
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
     _restore_random_state({name.removeprefix("rng."): t for name, t in tensors.items() if name.startswith("rng.")})
     return Progress(**header), precision
+
+
+def _flat(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """A parameter's state without the inner dict in which bitsandbytes hides its quantised part; it reads both."""
+    for name, value in state.items():
+        if isinstance(value, dict):
+            yield from value.items()
+        else:
+            yield name, value
 
 
 def _random_state() -> dict[str, Tensor]:

@@ -96,7 +96,7 @@ def fit(
             settings.in_batch_teacher, training.queries, training.documents, out, device, resume, say
         )
     torch.manual_seed(settings.seed)
-    optimiser = make_optimiser([model, loss], settings, device)
+    optimiser = make_optimiser([model, loss], settings)
     _, wrapped = fabric.setup(model, optimiser)
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
     engine = Engine(model, settings, device, dtype, training.typical_lengths())
@@ -213,7 +213,7 @@ def _teacher_scale(training: TrainingData, asked: float | None, loss: nn.Module,
 def _loss_arguments(loss: nn.Module, batch: Any, device: torch.device) -> dict[str, Any]:
     if isinstance(loss, ContrastiveLoss) and loss.mask_known:
         ids = (batch.queries, batch.positives, batch.negatives)
-        return {"ids": tuple(torch.from_numpy(rows).to(device) for rows in ids)}
+        return {"ids": tuple(torch.from_numpy(rows) for rows in ids)}
     dual = isinstance(loss, DualTeacherLoss)
     if dual or (isinstance(loss, MarginLoss) and loss.target == "teacher"):
         if batch.teacher_margin is None:

@@ -12,7 +12,7 @@ from remargin.errors import InputError
 from remargin.training.settings import FitSettings
 
 
-def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings, device: torch.device) -> torch.optim.Optimizer:
+def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings) -> torch.optim.Optimizer:
     """Adam with weight decay on matrices only, not on biases and LayerNorm; in 8 bits if asked for."""
     named = [item for module in modules for item in module.named_parameters() if item[1].requires_grad]
     groups: list[dict[str, Any]] = [
@@ -24,9 +24,8 @@ def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings, device: 
         try:
             import bitsandbytes
         except ImportError:
-            raise InputError("8-bit optimiser states need bitsandbytes", do="pip install bitsandbytes") from None
-        if device.type != "cuda":
-            raise InputError("8-bit optimiser states need a GPU", do="leave --eight-bit out")
+            do = "pip install 'remargin[eight-bit]'"
+            raise InputError("8-bit optimiser states need bitsandbytes", do=do) from None
         optimiser: torch.optim.Optimizer = bitsandbytes.optim.Adam8bit(groups, lr=settings.learning_rate)
         return optimiser
     return torch.optim.Adam(groups, lr=settings.learning_rate, fused=True)

@@ -1,0 +1,79 @@
+"""Does the engine train as well as the plain way: packed against padded, without and with attention dropout.
+
+    python benchmarks/quality.py MODEL COLLECTION [SEED ...]
+
+The same training with the distributed target each time: the best nDCG@10 on dev (BM25's documents re-ranked), and that
+model's on test (all documents ranked). Padded is what others do: transformers' own model, padded batches, autocast.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from remargin import BiEncoder, Collection, fit
+from remargin.data.prepare import TextSettings, prepare
+from remargin.experiments.full_ranking import FullRanking
+from remargin.experiments.hardware import hardware
+from remargin.mining import MiningSettings, mine
+from remargin.training.settings import fit_settings
+from remargin.training.validation import Validator
+
+STEPS, BATCH, RATE, MEASURE = 400, 128, 1e-4, "nDCG@10"
+ENGINES: dict[str, dict[str, Any]] = {
+    "packed": {"engine": "packed"},
+    "packed, with attention dropout": {"engine": "packed", "attention_dropout": True},
+    "padded": {"engine": "padded"},
+    "padded, with attention dropout": {"engine": "padded", "attention_dropout": True},
+}
+
+
+def prepared(model: str, data: Path, work: Path, triplets: int) -> Path:
+    base, train = BiEncoder.from_pretrained(model), Collection.load(data, "train")
+    per_pair = -(-triplets // sum(len(judged) for judged in train.qrels.values()))
+    mine(train, work / "triplets.tsv", MiningSettings(triplets=per_pair))
+    lengths = TextSettings(base.query_length, base.document_length, base.query_prefix, base.document_prefix)
+    prepare(data, model, work / "data", work / "triplets.tsv", lengths)
+    return work / "data"
+
+
+def compare(model: str, folder: Path, test: FullRanking, seeds: list[int], work: Path) -> None:
+    print("| engine | seed | dev before | dev, best | at step | test | seconds |\n|---|---|---|---|---|---|---|")
+    means: dict[str, list[tuple[float, float]]] = {}
+    for seed in seeds:
+        for name, chosen in ENGINES.items():
+            settings = fit_settings(
+                steps=STEPS, batch_size=BATCH, learning_rate=RATE, seed=seed, log_every=50, save_every=10**6, **chosen
+            )
+            validator, out = Validator(folder, "dev", settings), work / f"{name}-{seed}"
+            done = fit(BiEncoder.from_pretrained(model), folder, out, None, settings, validator, say=lambda line: None)
+            found = test.measure(BiEncoder.from_pretrained(out / "best"), name).means[MEASURE]
+            means.setdefault(name, []).append((done.best or 0.0, found))
+            cells = (
+                *(name, seed, f"{done.before:.4f}", f"{done.best:.4f}"),
+                *(done.best_step, f"{found:.4f}", f"{done.seconds:.0f}"),
+            )
+            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+    print("\n| engine | dev, mean | test, mean | test, spread of seeds |\n|---|---|---|---|")
+    for name, values in means.items():
+        dev, found = np.mean(values, axis=0)
+        print(f"| {name} | {dev:.4f} | {found:.4f} | {np.std([v for _, v in values], ddof=1):.4f} |", flush=True)
+
+
+if __name__ == "__main__":
+    model, data, *given = sys.argv[1:]
+    print(
+        f"{Path(data).name}, distributed target, {STEPS} steps of {BATCH} triplets, learning rate {RATE:g}, {MEASURE}. "
+        f"{hardware()}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}.\n",
+        flush=True,
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = prepared(model, Path(data), Path(scratch), STEPS * BATCH)
+        test = FullRanking(Collection.load(data, "test"))
+        compare(model, folder, test, [int(seed) for seed in given] or [0, 1, 2], Path(scratch))
