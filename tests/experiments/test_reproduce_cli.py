@@ -69,6 +69,9 @@ def test_an_experiment_and_its_budget(tiny_model: Any, tmp_path: Path) -> None:
     assert "Of 29 claims of the paper" in output
     assert (tmp_path / "report.html").exists()
     assert run(*arguments, "--budget", "32")  # goes on where it was: all is there
+    assert "At the end" in run("reproduce", "target-evolution", "--out", str(tmp_path))  # from its files alone
+    with pytest.raises(InputError, match="run `remargin reproduce` with --data again"):
+        CliRunner().invoke(app, ["reproduce", "variants", "--out", str(tmp_path)], catch_exceptions=False)
     run("reproduce", "loss-geometry", "--out", str(tmp_path))
     page = (tmp_path / "report.html").read_text()  # has both
     assert page.index("Loss geometry") < page.index("Target evolution")

@@ -6,12 +6,15 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from remargin.cli.options import Config, ManyValues, SkipBad
 from remargin.errors import InputError
+
+if TYPE_CHECKING:
+    from remargin.experiments.study import Study
 
 app = typer.Typer(help="Make a table or figure of the paper, with your own models and data.", no_args_is_help=True)
 
@@ -29,7 +32,12 @@ Budget = Annotated[
     int | None,
     typer.Option(help="The most triplets of a run. Sweeps, validations and grids shrink with it; it is said how."),
 ]
-Trained = Annotated[str, typer.Option("--data", help="The collection: needs train, dev and test queries.")]
+Trained = Annotated[
+    str | None,
+    typer.Option(
+        help="The collection: needs train, dev and test queries. Without, all is made again from the folder's files."
+    ),
+]
 Backbones = Annotated[
     list[str] | None, typer.Option(help="Encoders to start from, by folder or Hugging Face name: --model NAME=PATH.")
 ]
@@ -99,8 +107,8 @@ def zero_shot(
 
 def _verb(names: list[str], about: str) -> Callable[..., None]:
     def verb(
-        data: Trained,
         out: Folder,
+        data: Trained = None,
         model: Backbones = None,
         budget: Budget = None,
         zero_shot: ZeroShot = None,
@@ -126,7 +134,10 @@ def _verb(names: list[str], about: str) -> Callable[..., None]:
         plan = {name: given[name] for name in PLAN if given[name] not in (None, [])}
         if epoch is not None:
             plan["triplets"] = epoch
-        _reproduce(names, data, model_names(model or []), out, budget, zero_shot or [], plan, triplets)
+        if data is None:
+            _again(names, out)
+        else:
+            _reproduce(names, data, model_names(model or []), out, budget, zero_shot or [], plan, triplets)
 
     verb.__doc__ = about
     return verb
@@ -176,7 +187,20 @@ def _reproduce(
     for line in chosen.changes(whole):
         print(line, file=sys.stderr)
     study = Study(out, data, models, chosen, zero_shot, triplets, say=lambda line: print(line, file=sys.stderr))
-    _show(reproduce(study, names), out, f"{study.name}: the paper's experiments")
+    _show(reproduce(study, names), out, _title(study))
+
+
+def _again(names: list[str], out: Path) -> None:
+    """Make sections of a study anew from what is in its folder."""
+    from remargin.experiments.reproduce import reproduce
+    from remargin.experiments.study import Study
+
+    study = Study(out, say=lambda line: print(line, file=sys.stderr))
+    _show(reproduce(study, names), out, _title(study))
+
+
+def _title(study: Study) -> str:
+    return f"{study.name}: the paper's experiments"
 
 
 def _show(folders: list[Path], out: Path, title: str) -> None:

@@ -71,8 +71,8 @@ def claims(numbers: Numbers) -> Outcome:
     rows = [[Cell(v.claim.text), Cell(v.claim.where), Cell(v.verdict), Cell(v.evidence)] for v in verdicts]
     counts = {verdict: sum(v.verdict == verdict for v in verdicts) for verdict in (HOLDS, FAILS, OPEN)}
     summary = [
-        f"Of {len(verdicts)} claims of the paper, {counts[HOLDS]} hold here, {counts[FAILS]} do not, and "
-        f"{counts[OPEN]} could not be checked with these experiments."
+        f"Of {len(verdicts)} claims of the paper, these experiments confirm {counts[HOLDS]} and contradict "
+        f"{counts[FAILS]}; {counts[OPEN]} could not be checked with them."
     ]
     table = Table("The paper's claims", ["claim", "paper", "here", "numbers"], [Block("", rows)])
     found = {v.claim.name: {"verdict": v.verdict, "evidence": v.evidence} for v in verdicts}

@@ -1,0 +1,52 @@
+"""Everything that is published under results/paper follows from the scores of queries and validations beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from remargin.experiments.claims import claims
+from remargin.experiments.outcome import NUMBERS, Outcome, read_numbers
+from remargin.experiments.reproduce import CLAIMS, EXPERIMENTS, sections_of
+from remargin.experiments.study import Study
+from remargin.report.page import write_page
+from remargin.report.sections import FILE, Section
+
+STUDIES = sorted((Path(__file__).parent.parent / "results" / "paper").iterdir())
+PUBLISHED = [(study, name) for study in STUDIES for name in EXPERIMENTS if (study / name / FILE).exists()]
+
+
+def silent(line: str) -> None:
+    pass
+
+
+def same(made: Outcome, published: Path) -> None:
+    assert made.section == Section.load(published)
+    assert json.loads(json.dumps(made.numbers)) == json.loads((published / NUMBERS).read_text())
+    files = dict(made.section.files())
+    on_disk = {path.relative_to(published).as_posix() for path in published.rglob("*") if path.is_file()}
+    assert on_disk == {*files, FILE, NUMBERS}
+    for name, text in files.items():
+        assert (published / name).read_text() == text, name
+
+
+def test_there_are_studies() -> None:
+    assert STUDIES
+    assert PUBLISHED
+
+
+@pytest.mark.parametrize(("study", "name"), PUBLISHED, ids=lambda value: getattr(value, "name", value))
+def test_every_published_cell_follows_from_the_scores(study: Path, name: str) -> None:
+    same(EXPERIMENTS[name](Study(study, say=silent)), study / name)
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_so_do_the_verdicts_and_the_page(study: Path, tmp_path: Path) -> None:
+    numbers = {name: found for name, found in read_numbers(study).items() if name in EXPERIMENTS}
+    same(claims(numbers), study / CLAIMS)
+    title = f"{Study(study, say=silent).name}: the paper's experiments"
+    write_page(tmp_path / "report.html", sections_of(study), title)
+    assert (tmp_path / "report.html").read_text() == (study / "report.html").read_text()
+    assert "<script src" not in (study / "report.html").read_text()
