@@ -49,25 +49,26 @@ class Packed(NamedTuple):
         return self._replace(**{name: getattr(self, name).pin_memory() for name in self._fields[:4]})
 
 
-def pack(tokens: Tokens, longest: int | None = None, multiple: int = 1) -> Packed:
-    """Texts end to end. With `multiple`, empty words fill up to a multiple of so many tokens, so that shapes recur.
+def pack(tokens: Tokens, longest: int | None = None, multiple: int = 1, texts: int = 0) -> Packed:
+    """Texts end to end. With `multiple`, fillers come last, so that shapes recur: a multiple of so many tokens, and at
+    least `texts` texts.
 
-    >>> packed = pack(Tokens(np.array([7, 8, 9]), np.array([1, 2])), multiple=4, longest=2)
+    >>> packed = pack(Tokens(np.array([7, 8, 9]), np.array([1, 2])), multiple=4, longest=2, texts=3)
     >>> packed.bounds.tolist(), packed.positions.tolist(), packed.fillers
-    ([0, 1, 3, 4, 4], [0, 0, 1, 0], 2)
+    ([0, 1, 3, 4, 4, 4], [0, 0, 1, 0], 3)
     """
     lengths = tokens.lengths
     longest = longest or max(1, int(lengths.max(initial=0)))
     missing = -int(lengths.sum()) % multiple
-    fillers = 0 if multiple == 1 else -(-multiple // longest)
+    fillers = 0 if multiple == 1 else max(0, texts - len(lengths)) + -(-multiple // longest)
     if fillers:
         share, more = divmod(missing, fillers)
         lengths = np.concatenate([lengths, share + (np.arange(fillers) < more)])
     bounds = np.concatenate([[0], np.cumsum(lengths)])
-    texts = np.repeat(np.arange(len(lengths)), lengths)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
     ids = np.concatenate([tokens.ids, np.zeros(missing, np.int32)])
     return Packed(
-        _tensor(ids), _tensor(np.arange(len(ids)) - bounds[texts]), _tensor(texts), _tensor(bounds), longest, fillers
+        _tensor(ids), _tensor(np.arange(len(ids)) - bounds[owners]), _tensor(owners), _tensor(bounds), longest, fillers
     )
 
 

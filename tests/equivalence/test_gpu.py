@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from remargin.data.tokens import Tokens
 from remargin.encoder import BiEncoder
 from remargin.losses import ContrastiveLoss, MarginLoss
+from remargin.packing import select
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 
@@ -127,6 +128,22 @@ def test_without_room_for_a_graph_it_runs_plain(model: BiEncoder, monkeypatch: p
     plain = Engine(model, FitSettings(graphs=False, compile="off"), GPU, torch.bfloat16, LENGTHS)
     engine = Engine(model, FitSettings(compile="off"), GPU, torch.bfloat16, LENGTHS)
     assert distance(gradients(engine, texts(model))[1], gradients(plain, texts(model))[1]) < 0.03
+
+
+def test_batches_of_fewer_texts_replay_the_same_graph(model: BiEncoder) -> None:
+    """As topics give them."""
+    whole = texts(model)
+    engine = without_dropout(Engine(model, FitSettings(compile="off"), GPU, torch.bfloat16, LENGTHS))
+    plain = without_dropout(Engine(model, FitSettings(graphs=False, compile="off"), GPU, torch.bfloat16, LENGTHS))
+    gradients(engine, whole)
+    assert engine._graphs is not None
+    for left_out in ([2], [0, 2, 7]):
+        rows = np.setdiff1d(np.arange(len(LENGTHS)), left_out)  # of texts so short that the shape stays
+        some = select(whole, rows)
+        for found, wanted in zip(gradients(engine, some), gradients(plain, some), strict=True):
+            assert found.shape == wanted.shape
+            assert distance(found, wanted) < 0.03
+    assert len(engine._graphs._made) == 1
 
 
 def test_a_finished_engine_leaves_no_graphs_behind(model: BiEncoder) -> None:

@@ -93,8 +93,16 @@ def test_packed_is_padded(kind: str, pooling: Pooling, engine: Any) -> None:
     wanted = gradients(model, expected, of)
     compute = Compute(model, engine=engine)
     assert compute.packed == (engine == "packed")
-    vectors = compute(pack(tokens, multiple=64, longest=30))
+    packed = pack(tokens, multiple=64, longest=30, texts=len(LENGTHS) + 4)
+    vectors = compute(packed)
     torch.testing.assert_close(vectors, expected, atol=2e-5, rtol=1e-4)
+    with_fillers = compute(packed._replace(fillers=0))  # as CUDA graphs run it
+    of_fillers = torch.zeros(packed.fillers, of.shape[1])
+    for a, b in zip(
+        compute.gradients(with_fillers, torch.cat([of, of_fillers])), compute.gradients(vectors, of), strict=True
+    ):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+    vectors = compute(packed)
     names = {id(p): name for name, p in model.named_parameters()}
     found = dict(zip((names[id(p)] for p in compute.masters), compute.gradients(vectors, of), strict=True))
     assert set(wanted) <= set(found)

@@ -33,7 +33,7 @@ from remargin.training.samplers import (
     uniform_pairs,
 )
 from remargin.training.settings import FitSettings, fit_settings
-from remargin.training.topics import kmeans, query_topics
+from remargin.training.topics import default_clusters, kmeans, mean_batch, query_topics
 
 
 def silent(line: str) -> None:
@@ -56,6 +56,17 @@ def test_random_has_every_triplet_once_an_epoch_in_the_order_of_the_shuffle(seed
         assert all((batch.negatives == epoch % 3).all() for batch in batches)
     whole = RandomSampler(count=50, negatives=3, batch_size=64, seed=seed)
     assert sorted(whole(0).triplets.tolist()) == list(range(50))
+
+
+@pytest.mark.parametrize("uneven", [0.3, 1.0, 5.0])
+def test_batches_by_topic_are_four_fifths_full_on_average(uneven: float) -> None:
+    rng = np.random.default_rng(0)
+    for queries in (64, 65, 500, 3001):
+        clusters = default_clusters(queries, batch_size=16)
+        topics = rng.choice(clusters, queries, p=rng.dirichlet([uneven] * clusters)).astype(np.int32)
+        index = QueryIndex.of(np.arange(queries), queries)
+        sampler = TopicSampler(index, topics, 16, 0, partial(uniform_pairs, index, 1))
+        assert sampler.epoch_triplets / sampler.steps_per_epoch >= mean_batch(16)
 
 
 QUERIES, NEGATIVES, BATCH = 200, 3, 8

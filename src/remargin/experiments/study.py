@@ -40,6 +40,7 @@ from remargin.mining import MiningSettings, mine
 from remargin.retrieval.search import search
 from remargin.training.loop import fit
 from remargin.training.settings import FitSettings, fit_settings
+from remargin.training.topics import mean_batch
 from remargin.training.validation import Validator
 
 FORMAT = "remargin-study-1"
@@ -191,12 +192,13 @@ class Study:
         plan, teacher = self.plan, None
         if spec.target == "teacher" and spec.in_batch:
             teacher = str(self.model(choose(self, spec.model, CONTRASTIVE).spec))
-        steps = plan.steps(spec.triplets, spec.batch_size)
+        size = spec.batch_size if spec.sampler == "random" else mean_batch(spec.batch_size)
+        steps = plan.steps(spec.triplets, size)
         settings = fit_settings(
             plan.preset,
             **spec.settings(),
             steps=steps,
-            validate_every=min(steps, plan.steps(plan.validate_every, spec.batch_size)),
+            validate_every=min(steps, plan.steps(plan.validate_every, size)),
             in_batch_teacher=teacher,
             validation_depth=1000,
             validation_queries=plan.validation_queries,

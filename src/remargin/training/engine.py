@@ -73,6 +73,7 @@ class Engine:
         pays = self._one_piece and settings.steps >= COMPILE_STEPS
         self.compiles = pays if settings.compile == "auto" else settings.compile == "on"
         self._run = torch.compile(self.compute, dynamic=True) if self.compiles else self.compute
+        self._texts = len(sample)
         self._multiple = max(64, 1 << round(np.log2(max(1, tokens) / 40))) if graphs else 1
         self._buffers = [torch.zeros_like(master) for master in self.compute.masters]
         self._graphs = _Graphs(self) if graphs else None
@@ -100,7 +101,7 @@ class Engine:
         if self._one_piece:
             groups = list(cut(tokens.lengths, self.budget, by_length=False))
             multiple = self._multiple if len(groups) == 1 else 1
-            packed = [pack(select(tokens, group), self.longest, multiple) for group in groups]
+            packed = [pack(select(tokens, group), self.longest, multiple, self._texts) for group in groups]
             computed = sum(len(part.ids) for part in packed)
         else:
             groups = list(cut(tokens.lengths, self._at_once, by_length=True))
@@ -246,18 +247,20 @@ class _Graphs:
         for mine, theirs in zip(graph.inputs[:4], part[:4], strict=True):
             mine.copy_(theirs, non_blocking=True)
         graph.forward.replay()
-        return graph.vectors
+        return graph.vectors[: len(graph.vectors) - part.fillers]
 
     def backward(self, of_vectors: Tensor) -> None:
         """Gradients of the weights, into the engine's buffers."""
         assert self._current is not None
-        self._current.of_vectors.copy_(of_vectors)
+        self._current.of_vectors[: len(of_vectors)].copy_(of_vectors)
+        self._current.of_vectors[len(of_vectors) :].zero_()  # the fillers'
         self._current.backward.replay()
         self._current = None
 
     def _record(self, part: Packed) -> _Graph:
         engine, compute = self._engine, self._engine.compute
-        inputs = part._replace(**{name: getattr(part, name).clone() for name in part._fields[:4]})
+        copies = {name: getattr(part, name).clone() for name in part._fields[:4]}
+        inputs = part._replace(**copies, fillers=0)  # another batch of this shape may have more texts
         for _ in range(2):  # kernels are chosen and compiled before anything is recorded
             vectors = engine._run(inputs)
             compute.gradients(vectors, torch.zeros_like(vectors))

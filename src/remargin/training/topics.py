@@ -90,7 +90,16 @@ def default_clusters(queries: int, batch_size: int) -> int:
     >>> default_clusters(10_000, batch_size=64), default_clusters(10, batch_size=64)
     (39, 1)
     """
-    return max(1, round(queries / (4 * batch_size)))
+    return max(1, queries // (4 * batch_size))
+
+
+def mean_batch(batch_size: int) -> int:
+    """At least so many queries are in a batch by topics, on average: the last of a topic's four may be nearly empty.
+
+    >>> mean_batch(128)
+    102
+    """
+    return max(1, batch_size * 4 // 5)
 
 
 def query_topics(
