@@ -93,9 +93,54 @@ def test_a_stopped_run_goes_on_where_it_was(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["t.tsv", "whole.tsv"]
 
 
+@pytest.mark.parametrize("other", ["model", "length", "positives"])
+def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
+    other: str, collection: Collection, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 7)
+    settings, model = MiningSettings("model", depth=5), BiEncoder.from_pretrained(tiny_model("bert"))
+    original, calls = mining._Candidates.triplets, []
+
+    def stop_at_third(self: Any, chunk: list[str], *rest: Any) -> Any:
+        calls.append(chunk)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(self, chunk, *rest)
+
+    monkeypatch.setattr(mining._Candidates, "triplets", stop_at_third)
+    with pytest.raises(KeyboardInterrupt):
+        mine(collection, tmp_path / "t.tsv", settings, model)
+    monkeypatch.setattr(mining._Candidates, "triplets", original)
+    if other == "model":
+        model = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
+    elif other == "length":
+        model.document_length = 4
+    else:
+        collection.qrels["q0"] = {"d3": 1}
+    for name in ("t.tsv", "whole.tsv"):
+        mine(collection, tmp_path / name, settings, model)
+    assert (tmp_path / "t.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+
+
+def test_two_at_once_do_not_share_their_work(
+    collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = mining._Candidates.triplets
+
+    def second(self: Any, *arguments: Any) -> Any:
+        with pytest.raises(InputError, match="another process is writing it"):
+            mine(collection, tmp_path / "t.tsv")
+        return original(self, *arguments)
+
+    monkeypatch.setattr(mining._Candidates, "triplets", second)
+    assert mine(collection, tmp_path / "t.tsv").queries == 30
+
+
 def test_wrong_settings_are_one_clear_line(collection: Collection, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown negatives 'hard'; use bm25, random, model"):
         MiningSettings("hard")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"seed is -1; it must be at least 0"):
+        MiningSettings(seed=-1)
     with pytest.raises(InputError, match="depth must be at least 1"):
         MiningSettings(depth=0)
     with pytest.raises(InputError, match="a model goes with negatives from a model"):

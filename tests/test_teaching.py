@@ -22,7 +22,7 @@ from remargin.data.prepare import prepare
 from remargin.data.tables import Rejects
 from remargin.data.triplets import read_triplets
 from remargin.files import locked
-from remargin.teaching import report_of, teach
+from remargin.teaching import report_of, taught_before, teach
 
 WORDS = ["margins", "query", "document", "value", "list", "text", "model"]
 
@@ -209,6 +209,28 @@ def test_parts_are_used_only_for_the_same_work(
     assert parts.exists() == (change != "nothing")
     teach(triplets, tmp_path / "whole.tsv", teacher, collection)
     assert (tmp_path / "s.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+
+
+@pytest.mark.parametrize("change", ["nothing", "a text", "the triplets", "the weights", "the table", "the report"])
+@pytest.mark.parametrize("name", ["s.tsv", "s.tsv.gz"])
+def test_what_was_taught_before_counts_only_for_the_same_inputs(
+    name: str, change: str, teacher: CrossEncoder, tmp_path: Path
+) -> None:
+    triplets, collection, out = mined(tmp_path / "t.tsv"), made_up(), tmp_path / name
+    assert taught_before(triplets, out, teacher, collection) is None
+    taught = teach(triplets, out, teacher, collection)
+    if change == "a text":
+        collection.documents["d3"] = "another text"
+    if change == "the triplets":
+        triplets.write_text(triplets.read_text() + "q1\td59\td58\n")
+    if change == "the weights":
+        with torch.no_grad():
+            next(teacher.model.parameters()).mul_(1.5)
+    if change == "the table":
+        out.write_bytes(out.read_bytes()[:-10])
+    if change == "the report":
+        report_of(out).write_text("{}")
+    assert taught_before(triplets, out, teacher, collection) == (taught if change == "nothing" else None)
 
 
 def test_two_processes_do_not_mix(teacher: CrossEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

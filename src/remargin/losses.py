@@ -258,7 +258,7 @@ class MarginLoss(nn.Module):
 
 
 class DualTeacherLoss(nn.Module):
-    """TAS-B's dual supervision: MarginMSE on each triplet by one teacher, and on every pair of the batch by another.
+    """TAS-B's dual supervision: MarginMSE on each triplet by one teacher, and on the batch's other pairs by a second.
 
     Args:
         weight: of the second, 0.75 as in TAS-B.
@@ -267,7 +267,7 @@ class DualTeacherLoss(nn.Module):
     Example:
         >>> import torch
         >>> batch = [vector.repeat(2, 1) for vector in torch.eye(3)]   # all margins are 0
-        >>> DualTeacherLoss()(*batch, teacher_margin=torch.ones(2), in_batch_margin=torch.ones(2, 2))
+        >>> DualTeacherLoss()(*batch, teacher_margin=torch.ones(2), in_batch_margin=torch.ones(2, 4))
         tensor(1.7500)
     """
 
@@ -276,15 +276,26 @@ class DualTeacherLoss(nn.Module):
         self.weight = weight
         self.similarity = similarity
         self.own = MarginLoss("teacher", similarity=similarity)
-        self.in_batch = MarginLoss("teacher", in_batch=True, similarity=similarity)
 
     def forward(
         self, queries: Tensor, positives: Tensor, negatives: Tensor, teacher_margin: Tensor, in_batch_margin: Tensor
     ) -> Tensor:
-        """Both errors, added up: `teacher_margin` is (B,), `in_batch_margin` (B, B)."""
+        """Both errors, added up.
+
+        Args:
+            queries, positives, negatives: (B, d) each, as for `MarginLoss`.
+            teacher_margin: (B,), of the triplets.
+            in_batch_margin: (B, 2B), of query i's positive and document j, which is positive j, or negative j - B. What
+                is said of a query's own two documents does not count.
+        """
         own: Tensor = self.own(queries, positives, negatives, teacher_margin)
-        in_batch: Tensor = self.in_batch(queries, positives, negatives, in_batch_margin)
-        return own + self.weight * in_batch
+        q, p, n = _prepare(self.similarity, queries=queries, positives=positives, negatives=negatives)
+        size = len(q)
+        _check("in_batch_margin", in_batch_margin, (size, 2 * size), q.device)
+        margin = dot(q, p) - product(q, torch.cat([p, n]).T)
+        others = 1 - torch.eye(size, dtype=q.dtype, device=q.device).repeat(1, 2)
+        errors = (margin - in_batch_margin.to(q.dtype)).square() * others
+        return own + self.weight * errors.sum() / max(1, 2 * size * (size - 1))
 
     def extra_repr(self) -> str:
         """The arguments, for repr."""

@@ -8,14 +8,14 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from remargin.data.collection import Collection
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
-from remargin.files import new_file, refuse_existing
+from remargin.files import locked, new_file, refuse_existing
 from remargin.progress import track
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class MiningSettings:
         for name in ("depth", "triplets", "per_triplet"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}", do="choose a larger number")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed is {self.seed}", do="it must be at least 0 and below 2**63")
 
 
 @dataclass
@@ -87,18 +89,19 @@ def mine(
     queries = [query for query, documents in positives.items() if documents]
     if not queries:
         raise InputError(f"split {collection.split!r} has no relevant documents", do="choose another split")
-    parts = out.parent / f".{out.name}.{_fingerprint(collection, settings, queries)}"
+    parts = out.parent / f".{out.name}.{_fingerprint(collection, settings, positives, model)}"
     parts.mkdir(parents=True, exist_ok=True)
-    candidates = _Candidates(collection, settings, model)
     chunks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
-    for number, chunk in enumerate(track(chunks, "mining", total=len(chunks))):
-        part = parts / f"{number}.json"
-        if not part.exists():
-            rng = np.random.default_rng([settings.seed, number])
-            rows, filled = candidates.triplets(chunk, positives, rng)
-            with new_file(part) as file:
-                file.write(json.dumps({"rows": rows, "filled": filled}).encode())
-    return _join(out, parts, len(chunks), len(queries), settings, overwrite)
+    with locked(parts):
+        candidates = _Candidates(collection, settings, model)
+        for number, chunk in enumerate(track(chunks, "mining", total=len(chunks))):
+            part = parts / f"{number}.json"
+            if not part.exists():
+                rng = np.random.default_rng([settings.seed, number])
+                rows, filled = candidates.triplets(chunk, positives, rng)
+                with new_file(part) as file:
+                    file.write(json.dumps({"rows": rows, "filled": filled}).encode())
+        return _join(out, parts, len(chunks), len(queries), settings, overwrite)
 
 
 def _join(out: Path, parts: Path, count: int, queries: int, settings: MiningSettings, overwrite: bool) -> Mined:
@@ -117,9 +120,14 @@ def _join(out: Path, parts: Path, count: int, queries: int, settings: MiningSett
     return mined
 
 
-def _fingerprint(collection: Collection, settings: MiningSettings, queries: list[str]) -> str:
-    """Names the folder of parts, so that only a run with the same input and settings goes on with them."""
-    known = [collection.name, collection.split, asdict(settings), len(collection.documents), queries]
+def _fingerprint(
+    collection: Collection, settings: MiningSettings, positives: dict[str, list[str]], model: BiEncoder | None
+) -> str:
+    """Names the folder of parts, so that only a run with the same input, settings and model goes on with them."""
+    known: list[Any] = [collection.name, collection.split, asdict(settings), len(collection.documents), positives]
+    if model is not None:
+        known += [model.fingerprint(), model.query_length, model.document_length]
+        known += [model.query_prefix, model.document_prefix]
     return hashlib.blake2b(json.dumps(known).encode(), digest_size=8).hexdigest()
 
 

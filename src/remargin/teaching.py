@@ -7,8 +7,9 @@ import itertools
 import json
 import shutil
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from numpy.typing import NDArray
 
 from remargin.cross_encoder import CrossEncoder, Pair
 from remargin.data.collection import Collection
+from remargin.data.id_triplets import IdTriplets
 from remargin.data.scores import PairScore, read_scores
-from remargin.data.tables import SKIP, Rejects, batches
+from remargin.data.tables import SKIP, Rejects, batches, open_binary
 from remargin.data.tokens import LONGER
-from remargin.data.triplets import read_id_triplets
 from remargin.errors import InputError
-from remargin.files import locked, new_file, refuse_existing
+from remargin.files import locked, new_file, refuse_existing, sha256
 from remargin.progress import track
 
 FORMAT = "remargin-teaching-1"
@@ -42,6 +43,8 @@ class Taught:
         seconds: all the time it took, also that of a run that was killed.
         teacher: the cross-encoder or the file of scores.
         teacher_seconds: what its own training took, if we trained it.
+        made_from: a hash of triplets, teacher and texts.
+        sha256: of the table, unpacked.
     """
 
     triplets: int
@@ -54,6 +57,8 @@ class Taught:
     pairs_per_second: float
     teacher: str
     teacher_seconds: float | None
+    made_from: str = field(repr=False)
+    sha256: str = field(repr=False)
 
 
 def teach(
@@ -103,15 +108,17 @@ def teach(
         if teacher.untrained:
             do = "name a cross-encoder, or train one (--train-from)"
             raise InputError(f"{teacher.name} has no trained head for scores", do=do)
-        table = _without_long_queries(_Table.read(path, rejects, collection), teacher, collection, rejects)
+        table = readable_triplets(path, teacher, collection, rejects)
         work = _score(table, teacher, collection, out)
     else:
-        table = _Table.read(path, rejects)
+        table = IdTriplets.read(path, rejects)
         work = _join(table, Path(teacher), rejects)
     table, scores = _with_scores(table, work, teacher, rejects)
     with new_file(out, overwrite) as file:
+        digest = hashlib.sha256()
         for lines in table.lines_with(scores):
             file.write(lines)
+            digest.update(lines)
         pairs = len(np.unique(table.keys()))
         seconds = time.perf_counter() - started + work.seconds_before
         taught = Taught(
@@ -125,12 +132,30 @@ def teach(
             pairs_per_second=round(pairs / seconds, 1),
             teacher=teacher.name if isinstance(teacher, CrossEncoder) else str(teacher),
             teacher_seconds=_own_seconds(teacher),
+            made_from=_made_from(path, teacher, collection),
+            sha256=digest.hexdigest(),
         )
         with new_file(report_of(out), overwrite=True) as report:
             report.write(json.dumps({"format": FORMAT, **asdict(taught)}, indent=1).encode() + b"\n")
     if work.parts is not None:
         shutil.rmtree(work.parts)
     return taught
+
+
+def taught_before(
+    triplets: str | Path, out: str | Path, teacher: CrossEncoder | str | Path, collection: Collection | None = None
+) -> Taught | None:
+    """What `teach` made of the same triplets, teacher and texts before; None unless it is there as it was written."""
+    out = Path(out)
+    try:
+        report = json.loads(report_of(out).read_text(encoding="utf-8"))
+        taught = Taught(**{name: report[name] for name in Taught.__dataclass_fields__})
+        with open_binary(out) as file:
+            whole = hashlib.file_digest(file, "sha256").hexdigest() == taught.sha256  # type: ignore[arg-type]
+        same = taught.made_from == _made_from(Path(triplets), teacher, collection)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, InputError):
+        return None
+    return taught if whole and same else None
 
 
 def report_of(out: Path) -> Path:
@@ -157,6 +182,38 @@ def _claim(out: Path, overwrite: bool) -> None:
             raise InputError("exists and is not ours to overwrite", file=report, do="choose another place")
 
 
+def texts_fingerprint(texts: Mapping[str, str]) -> str:
+    """A hash of ids and texts, in their order.
+
+    >>> texts_fingerprint({"d1": "a text"}) == texts_fingerprint({"d1": "another text"})
+    False
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for id, text in texts.items():
+        digest.update(f"{id}\0{text}\0".encode())
+    return digest.hexdigest()
+
+
+def readable_triplets(path: Path, model: CrossEncoder, collection: Collection, rejects: Rejects) -> IdTriplets:
+    """Triplets of a table whose queries leave a cross-encoder room for documents. The others go to `rejects`."""
+    table = IdTriplets.read(path, rejects, collection)
+    too_long = set(model.too_long({id: collection.queries[id] for id in table.queries}))
+    fits = np.array([id not in too_long for id in table.queries])[table.rows[:, 0]]
+    queries = list(table.queries)
+    for row in np.flatnonzero(~fits).tolist():
+        problem = f"query leaves no room for a document in {model.length} tokens"
+        id = queries[table.rows[row, 0]]
+        rejects.add(InputError(problem, file=path, line=int(table.lines[row]), id=id, do=LONGER))
+    return table.keep(fits, rejects)
+
+
+def _made_from(triplets: Path, teacher: CrossEncoder | str | Path, collection: Collection | None) -> str:
+    known = [sha256(triplets), teacher.fingerprint() if isinstance(teacher, CrossEncoder) else sha256(teacher)]
+    if collection is not None:
+        known += [texts_fingerprint(texts) for texts in (collection.queries, collection.documents)]
+    return hashlib.blake2b(" ".join(known).encode(), digest_size=16).hexdigest()
+
+
 def _own_seconds(teacher: CrossEncoder | str | Path) -> float | None:
     return teacher.trained.get("seconds") if isinstance(teacher, CrossEncoder) and teacher.trained else None
 
@@ -172,74 +229,9 @@ class _Work:
     parts: Path | None = None
 
 
-@dataclass
-class _Table:
-    """Triplets of ids as numbers: rows of query, positive and negatives, and the lines that they came from."""
-
-    path: Path
-    queries: dict[str, int]
-    documents: dict[str, int]
-    rows: NDArray[np.uint32]
-    lines: NDArray[np.uint32]
-
-    @classmethod
-    def read(cls, path: Path, rejects: Rejects, collection: Collection | None = None) -> _Table:
-        """All triplets of a table. Each id gets a number when it first appears."""
-        queries: dict[str, int] = {}
-        documents: dict[str, int] = {}
-        rows, lines = [], []
-        for batch in batches(track(read_id_triplets(path, rejects, collection), "triplets")):
-            found = [
-                [queries.setdefault(t.query, len(queries))]
-                + [documents.setdefault(id, len(documents)) for id in (t.positive, *t.negatives)]
-                for t in batch
-            ]
-            rows.append(np.array(found, np.uint32))
-            lines.append(np.array([t.line for t in batch], np.uint32))
-        if not rows:
-            raise InputError("no usable triplets in it", file=path, do=rejects.first())
-        return cls(path, queries, documents, np.concatenate(rows), np.concatenate(lines))
-
-    def keep(self, wanted: NDArray[np.bool_], rejects: Rejects) -> _Table:
-        """Only some of the triplets, but not none."""
-        if not wanted.any():
-            raise InputError("no usable triplets in it", file=self.path, do=rejects.first())
-        return _Table(self.path, self.queries, self.documents, self.rows[wanted], self.lines[wanted])
-
-    def keys(self) -> NDArray[np.uint64]:
-        """The key of each pair of a query and a document, (n, 1 + k)."""
-        return self.rows[:, :1].astype(np.uint64) * np.uint64(len(self.documents)) + self.rows[:, 1:]
-
-    def lines_with(self, scores: NDArray[np.float32]) -> Iterator[bytes]:
-        """The table to write, header first, some lines at a time."""
-        count = self.rows.shape[1] - 2
-        numbers = [""] if count == 1 else [f"_{i + 1}" for i in range(count)]
-        names = ["query_id", "positive_id", *(f"negative_id{n}" for n in numbers)]
-        yield "\t".join([*names, "positive_score", *(f"negative_score{n}" for n in numbers)]).encode() + b"\n"
-        queries, documents = list(self.queries), list(self.documents)
-        for start in range(0, len(self.rows), 65_536):
-            some = slice(start, start + 65_536)
-            lines = (
-                "\t".join([queries[query], *(documents[d] for d in of_query), *(f"{s:.9g}" for s in of_scores)]) + "\n"
-                for (query, *of_query), of_scores in zip(self.rows[some].tolist(), scores[some].tolist(), strict=True)
-            )
-            yield "".join(lines).encode()
-
-
-def _without_long_queries(table: _Table, teacher: CrossEncoder, collection: Collection, rejects: Rejects) -> _Table:
-    too_long = set(teacher.too_long({id: collection.queries[id] for id in table.queries}))
-    fits = np.array([id not in too_long for id in table.queries])[table.rows[:, 0]]
-    queries = list(table.queries)
-    for row in np.flatnonzero(~fits).tolist():
-        problem = f"query leaves no room for a document in {teacher.length} tokens"
-        id = queries[table.rows[row, 0]]
-        rejects.add(InputError(problem, file=table.path, line=int(table.lines[row]), id=id, do=LONGER))
-    return table.keep(fits, rejects)
-
-
 def _with_scores(
-    table: _Table, work: _Work, teacher: CrossEncoder | str | Path, rejects: Rejects
-) -> tuple[_Table, NDArray[np.float32]]:
+    table: IdTriplets, work: _Work, teacher: CrossEncoder | str | Path, rejects: Rejects
+) -> tuple[IdTriplets, NDArray[np.float32]]:
     """The triplets of which all pairs have scores, and those. The others go to `rejects`."""
     scores = work.scores[np.searchsorted(work.keys, table.keys())]
     lacking: NDArray[np.bool_] = np.isnan(scores)
@@ -253,7 +245,7 @@ def _with_scores(
     return table.keep(whole, rejects), scores[whole]
 
 
-def _join(table: _Table, path: Path, rejects: Rejects) -> _Work:
+def _join(table: IdTriplets, path: Path, rejects: Rejects) -> _Work:
     """Scores from a file, of which only those are kept that the triplets need."""
     keys = np.unique(table.keys())
     scores = np.full(len(keys), np.nan, np.float32)
@@ -270,12 +262,12 @@ def _join(table: _Table, path: Path, rejects: Rejects) -> _Work:
     return _Work(keys, scores)
 
 
-def _key(pair: PairScore, table: _Table) -> int:
+def _key(pair: PairScore, table: IdTriplets) -> int:
     query, document = table.queries.get(pair.query), table.documents.get(pair.document)
     return NOWHERE if query is None or document is None else query * len(table.documents) + document
 
 
-def _score(table: _Table, teacher: CrossEncoder, collection: Collection, out: Path) -> _Work:
+def _score(table: IdTriplets, teacher: CrossEncoder, collection: Collection, out: Path) -> _Work:
     """Scores by a cross-encoder, in parts, each of which is kept on disk until all are there."""
     keys = np.unique(table.keys())
     parts = out.absolute().parent / f".{out.name}.{_fingerprint(table, teacher, collection, keys)}"
@@ -314,7 +306,7 @@ def _score(table: _Table, teacher: CrossEncoder, collection: Collection, out: Pa
     return work
 
 
-def _fingerprint(table: _Table, teacher: CrossEncoder, collection: Collection, keys: NDArray[np.uint64]) -> str:
+def _fingerprint(table: IdTriplets, teacher: CrossEncoder, collection: Collection, keys: NDArray[np.uint64]) -> str:
     """Names the folder of parts, so that only a run with the same pairs, texts and teacher goes on with them."""
     digest = hashlib.blake2b(f"{teacher.fingerprint()} {PAIRS_AT_ONCE}".encode(), digest_size=8)
     for ids, texts in ((table.queries, collection.queries), (table.documents, collection.documents)):

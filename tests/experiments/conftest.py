@@ -45,6 +45,7 @@ def open_study(tiny_model: Any) -> Open:
             "models": {"tiny": str(tiny_model())},
             "plan": PLAN,
             "zero_shot": [OTHER],
+            "also_test": [OTHER],
             "say": silent,
         }
         return Study(out, **(given | changed))

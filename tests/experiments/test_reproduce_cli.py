@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from remargin.cli import app
 from remargin.cli.reproduce import NAMES
 from remargin.errors import InputError
+from remargin.experiments.claims import CLAIMS
 from remargin.report.sections import Section
 
 from .conftest import DATA
@@ -65,8 +66,7 @@ def test_an_experiment_and_its_budget(tiny_model: Any, tmp_path: Path) -> None:
     arguments = ["reproduce", "target-evolution", *SMALL, "--model", f"tiny={tiny_model()}", "--out", str(tmp_path)]
     output = run(*arguments, "--budget", "32")
     assert "triplets: 32 instead of 64" in output
-    assert "of claims" not in output
-    assert "Of 29 claims of the paper" in output
+    assert f"Of {len(CLAIMS)} claims of the paper" in output
     assert (tmp_path / "report.html").exists()
     assert run(*arguments, "--budget", "32")  # goes on where it was: all is there
     assert "At the end" in run("reproduce", "target-evolution", "--out", str(tmp_path))  # from its files alone
@@ -82,6 +82,12 @@ def test_an_experiment_and_its_budget(tiny_model: Any, tmp_path: Path) -> None:
 def test_bad_input(tiny_model: Any, tmp_path: Path) -> None:
     for arguments, problem in (
         (["reproduce", "memory", "--data", DATA, "--out", str(tmp_path)], "no encoder to start from"),
+        (["reproduce", "variants", "--out", str(tmp_path), "--seeds", "3"], "--seeds does nothing for a study that is"),
+        (
+            ["reproduce", "zero-shot", "--train", DATA, "--model", "x", "--out", str(tmp_path), "--measure", "RR"],
+            "--measure does nothing for --train",
+        ),
+        (["reproduce", "zero-shot", "--train", DATA, "--model", "x", "--out", str(tmp_path)], "no other collections"),
         (["reproduce", "zero-shot", "--model", str(tiny_model()), "--out", str(tmp_path), "--budget", "5"], "--train"),
         (["sweep", "--data", DATA, "--model", "x", "--out", str(tmp_path), "--parameter", "size"], "no sweep over"),
         (["sweep", "--data", DATA, "--model", "x", "--out", str(tmp_path), "--run-triplets", "0"], "triplets is 0"),

@@ -80,7 +80,7 @@ def test_a_sweep_is_counted_and_its_choice_is_devs(study_folder: Path) -> None:
     assert [value for value, _ in found.points] == list(PLAN.margins)
     assert all(result.steps == 2 for _, result in found.points)
     chosen = choose(study, "tiny", STATIC)
-    highest = {value: max(v[MEASURE] for _, v in result.curve) for value, result in found.points}
+    highest = {value: max(v[MEASURE] for step, v in result.curve if step) for value, result in found.points}
     assert highest[chosen.tuned_to or 0.0] == max(highest.values())
     numbers = json.loads((study_folder / "variants" / "numbers.json").read_text())["tiny"]["static"]
     own = [study.run(replace(chosen.spec, seed=seed)) for seed in PLAN.seeds]
@@ -164,7 +164,7 @@ def test_a_budget_says_what_it_changes() -> None:
 
 def test_the_collection_must_have_all_splits(open_study: Open, tmp_path: Path) -> None:
     (tmp_path / "pairs.csv").write_text("query,document\nq,d\n")
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="no judgments in split"):
         open_study(tmp_path / "out", data=f"pairs:{tmp_path}/pairs.csv")
 
 
@@ -189,7 +189,9 @@ def test_a_run_that_is_trained_again_and_killed_counts_as_not_done(
 def test_a_plan_without_patience_has_none_whatever_the_preset(open_study: Open, tmp_path: Path) -> None:
     for patience in (None, 3):
         study = open_study(tmp_path / str(patience), plan=replace(PLAN, preset="paper", patience=patience))
-        assert study.fit_settings(DISTRIBUTED.spec(study, "tiny", 1e-3)).patience == patience
+        spec = DISTRIBUTED.spec(study, "tiny", 1e-3)
+        assert study.fit_settings(spec).patience == patience
+        assert study.fit_settings(replace(spec, early_stopping=False)).patience is None  # as figures and sweeps run
 
 
 def test_a_backbone_that_was_not_named_again(study_folder: Path, open_study: Open, tiny_model: Any) -> None:
@@ -197,3 +199,17 @@ def test_a_backbone_that_was_not_named_again(study_folder: Path, open_study: Ope
     study.paths.clear()
     with pytest.raises(InputError, match="the backbone tiny is needed; name it again: --model tiny=PATH"):
         study.run(DISTRIBUTED.spec(study, "tiny", 0.5))
+
+
+def test_tables_are_made_for_every_test_collection(study_folder: Path) -> None:
+    study = Study(study_folder, say=silent)
+    assert list(study.tests.values()) == ["json,csv,string,textwrap", "email,logging"]
+    _, what = study.tests
+    _, further, published = Section.load(study_folder / "variants").tables
+    assert (further.title, published.title) == ("Target variants on email,logging", "Published for MS MARCO")
+    spec = choose(study, "tiny", DISTRIBUTED).spec
+    every = [study.run(replace(spec, seed=seed)).test(what)[MEASURE].values() for seed in PLAN.seeds]
+    (row,) = (row for row in further.blocks[0].rows if row[0].text == "distributed")
+    assert row[2].value == pytest.approx(sum(sum(scores) / len(scores) for scores in every) / len(every))
+    titles = [table.title for table in Section.load(study_folder / "baselines").tables]
+    assert titles[:2] == [f"tiny, measured on {name}" for name in study.tests.values()]

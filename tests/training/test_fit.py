@@ -19,13 +19,19 @@ import pytest
 import safetensors.torch
 import torch
 
-from remargin import BiEncoder, Collection, InputError, MarginLoss
+from remargin import BiEncoder, Collection, InputError, MarginLoss, mining
 from remargin.data.prepare import TextSettings, prepare
 from remargin.data.shuffle import Shuffle
 from remargin.evaluation.runs import Run
+from remargin.experiments.targets import TargetLog, read_targets
+from remargin.files import read_header, write_header
+from remargin.losses import DualTeacherLoss
 from remargin.mining import MiningSettings, mine
+from remargin.report.figures import LineFigure
+from remargin.report.runs import run_section
+from remargin.training import log, loop
 from remargin.training.batches import TrainingData
-from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from remargin.training.checkpoint import FORMAT, Progress, load_checkpoint, save_checkpoint
 from remargin.training.engine import Engine
 from remargin.training.loop import fit
 from remargin.training.optimiser import learning_rate, make_optimiser
@@ -334,6 +340,15 @@ def test_a_checkpoint_brings_the_optimiser_back(eight_bit: bool, tmp_path: Path)
     [
         ({"steps": 0}, "steps is 0; it must be at least 1"),
         ({"learning_rate": -1.0}, "learning_rate is -1.0"),
+        ({"learning_rate": float("inf")}, "learning_rate is inf"),
+        ({"validate_every": 0}, "validate_every is 0; it must be at least 1"),
+        ({"patience": 0}, "patience is 0; it must be at least 1"),
+        ({"clip": -1.0}, "clip is -1.0; it must be above 0"),
+        ({"weight_decay": -1.0}, "weight_decay is -1.0"),
+        ({"gamma": 0.0}, "gamma is 0.0"),
+        ({"gamma": 1.5}, "gamma is 1.5"),
+        ({"seed": -1}, r"seed is -1; it must be at least 0 and below 2\*\*63"),
+        ({"seed": 2**63}, f"seed is {2**63}"),
         ({"warm_up": 1.0}, "warm_up is 1.0"),
         ({"schedule": "cosine"}, "unknown schedule 'cosine'"),
         ({"precision": "8"}, "unknown precision '8'"),
@@ -406,3 +421,199 @@ def test_the_reported_split_is_not_taken_for_stopping_unasked(beir: Path, tiny_m
     assert fitted.best is None
     by_name = RunRequest(request.data, request.model, tmp_path / "c", validation_split="test")
     assert start(by_name, settings(patience=2), say=silent).best is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"target": "teachr"}, "target='teachr': must be one of"),
+        ({"validation_measure": "nDCGG@10"}, "unknown measure 'nDCGG@10'"),
+        ({"target": "teacher"}, 'target "teacher" needs scores; give --triplets'),
+        ({"loggers": [""]}, "cannot make logger ''"),
+        ({"loggers": ["some.Logger name='x"]}, "cannot make logger .*No closing quotation"),
+        ({"validation_split": "nowhere"}, "no split 'nowhere'; it has: train, dev, test"),
+        ({"also": "nowhere"}, "nowhere"),
+    ],
+)
+def test_a_wrong_command_leaves_nothing_behind(
+    options: dict[str, Any], words: str, beir: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    asked = {name: options.pop(name) for name in ("loggers", "validation_split", "also") if name in options}
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run", **asked)
+    with pytest.raises(InputError, match=words):
+        start(request, settings(**options), say=silent)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_command_that_fails_before_anything_is_made_can_be_corrected(
+    beir: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run", triplets=tmp_path / "t.tvs")
+    with pytest.raises(InputError, match="no such file"):
+        start(request, settings(steps=1), say=silent)
+    mine(Collection.load(beir, "train"), tmp_path / "t.tsv")
+    request.triplets = tmp_path / "t.tsv"
+    assert start(request, settings(steps=1), say=silent).steps == 1
+
+
+def test_teachers_are_asked_for_before_the_first_validation(
+    model: BiEncoder, prepared: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("validated")
+
+    with pytest.raises(InputError, match='target "teacher" needs scores; prepare triplets that have scores'):
+        fit(model, prepared, tmp_path / "a", settings=settings(target="teacher"), validator=never, say=silent)  # type: ignore[arg-type]
+    rows = ({"query": f"q {i}", "positive": f"p {i}", "negative": f"n {i}", "scores": [3, i % 3]} for i in range(16))
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl", TextSettings(30, 64))
+    with pytest.raises(InputError, match="dual supervision needs a second teacher"):
+        fit(model, tmp_path / "data", tmp_path / "b", DualTeacherLoss(), settings(), never, say=silent)  # type: ignore[arg-type]
+
+
+def stop_at(batch: int) -> Any:
+    """An observer that stops a run."""
+
+    def observe(number: int, *_: Any) -> None:
+        if number == batch:
+            raise KeyboardInterrupt
+
+    return observe
+
+
+def test_the_time_of_making_batches_counts_also_after_a_stop(
+    tiny_model: Any, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = loop.make_sampler
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(2)
+        return make(*arguments)
+
+    monkeypatch.setattr(loop, "make_sampler", slow)
+    chosen = settings(steps=4, save_every=2)
+    model = BiEncoder.from_pretrained(tiny_model("bert"))
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, prepared, tmp_path / "run", settings=chosen, say=silent, observe=stop_at(2))
+    stopped = json.loads((tmp_path / "run" / "checkpoint" / "progress.json").read_text())["seconds"]
+    assert stopped >= 2
+    model = BiEncoder.from_pretrained(tiny_model("bert"))
+    fitted = fit(model, prepared, tmp_path / "run", settings=chosen, say=silent, resume=True)
+    assert fitted.seconds >= stopped + 2
+
+
+def test_an_encoder_that_begins_alike_may_learn_also_after_a_stop(
+    tiny_model: Any, prepared: Path, tmp_path: Path
+) -> None:
+    def alike() -> BiEncoder:
+        model = BiEncoder.from_pretrained(tiny_model("bert"))
+        with torch.no_grad():
+            model.backbone.encoder.layer[-1].output.LayerNorm.weight.fill_(3e-3)
+            model.backbone.encoder.layer[-1].output.LayerNorm.bias.fill_(1.0)
+        return model
+
+    chosen, run = settings(steps=4, save_every=2, log_every=1, learning_rate=1e-7), tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        fit(alike(), prepared, run, settings=chosen, say=silent, observe=stop_at(2))
+    shutil.copytree(run, tmp_path / "old")
+    assert fit(alike(), prepared, run, settings=chosen, say=silent, resume=True).steps == 4
+    header = read_header(tmp_path / "old" / "checkpoint" / "progress.json", FORMAT, "")
+    del header["began_alike"]  # as it was written before there was such a field
+    write_header(tmp_path / "old" / "checkpoint" / "progress.json", header)
+    with pytest.raises(InputError, match="the encoder has collapsed at step 3"):
+        fit(alike(), prepared, tmp_path / "old", settings=chosen, say=silent, resume=True)
+
+
+def test_only_a_margin_loss_has_two_parts(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    for target, has_parts in (("contrastive", False), ("0.3", True)):
+        lines: list[str] = []
+        request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / target)
+        start(request, settings(target=target, steps=2), say=lines.append)
+        with open(tmp_path / target / "metrics.csv", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["loss"]]
+        assert rows
+        for row in rows:
+            assert bool(row["explicit_mean"]) == bool(row["spread"]) == has_parts
+            assert row["margin_mean"]
+            assert row["target_max"]
+        said = [line for line in lines if line.startswith("step 2/2  loss")]
+        assert len(said) == 1
+        assert ("(mean " in said[0]) == has_parts
+        figure = run_section(tmp_path / target).figures[0]
+        assert isinstance(figure, LineFigure)
+        assert (figure.caption == "The loss.") == (not has_parts)
+        assert len(figure.panels[0].series) == (3 if has_parts else 1)
+
+
+def test_a_kill_while_a_table_is_rewritten_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+    (tmp_path / "metrics.csv").write_text("step,loss\n1,0.5\n2,0.4\n")
+    targets = TargetLog(tmp_path / "targets.csv")
+    targets(0, *torch.eye(2).expand(3, 2, 2))
+    targets.save()
+    before = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    monkeypatch.setattr(log.csv, "DictWriter", Killed)
+    monkeypatch.setattr(log.csv, "writer", Killed)
+    with pytest.raises(KeyboardInterrupt):
+        log.Log(tmp_path, None, 2, 4, silent, log.Meter(1.0, 1.0)).__enter__()
+    with pytest.raises(KeyboardInterrupt):
+        targets.save()
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
+
+
+def test_a_log_of_targets_whose_last_line_is_cut_goes_on(tmp_path: Path) -> None:
+    for cut in ("1", "1,0.5", "1,0.5,0.1,0.", "1,0.5,0.1,0.9"):
+        (tmp_path / "targets.csv").write_text(f"batch,mean,low,high\n0,0.5,0,1\n{cut}")
+        targets = TargetLog(tmp_path / "targets.csv")
+        targets(2, *torch.eye(2).expand(3, 2, 2))
+        targets.save()
+        assert [row.batch for row in read_targets(tmp_path / "targets.csv")] == [0, 2]
+
+
+def test_a_damaged_checkpoint_is_one_clear_line(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
+    fit(model, prepared, tmp_path, settings=settings(steps=1), say=silent)
+    state = tmp_path / "checkpoint" / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:1000])
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"state.safetensors: damaged or missing; start the run anew"):
+            fit(model, prepared, tmp_path, settings=settings(steps=2), say=silent, resume=True)
+        state.unlink(missing_ok=True)
+
+
+def test_what_is_no_run_is_not_resumed(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path)
+    (tmp_path / "triplets.tsv").write_text("query_id\tpositive_id\tnegative_id\nq0\td0\td1\n")
+    with pytest.raises(InputError, match=r"no run to go on with: there is no config.yaml in it"):
+        start(request, settings(), resume=True, say=silent)
+    for content in ("", "a: [", "asked: 3"):
+        (tmp_path / "config.yaml").write_text(content)
+        with pytest.raises(InputError, match=r"config.yaml: not the config of a training run"):
+            start(request, settings(), resume=True, say=silent)
+
+
+def test_a_run_stopped_while_mining_goes_on(
+    beir: Path, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run")
+    original, mined = mining._Candidates.triplets, []
+
+    def stopped(self: Any, chunk: list[str], *rest: Any) -> Any:
+        if len(mined) == 2:
+            raise KeyboardInterrupt
+        mined.append(chunk)
+        return original(self, chunk, *rest)
+
+    monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 15)
+    monkeypatch.setattr(mining._Candidates, "triplets", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        start(request, settings(steps=1), say=silent)
+    with pytest.raises(InputError, match="other settings: settings"):
+        start(request, settings(steps=1, seed=1), resume=True, say=silent)
+    monkeypatch.setattr(mining._Candidates, "triplets", original)
+    assert start(request, settings(steps=1), resume=True, say=silent).steps == 1
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    assert "triplets/rows.bin" in config
+    assert "transformers" in config

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +16,13 @@ import torch
 
 from remargin import Collection, InputError
 from remargin.cross_encoder import CrossEncoder
+from remargin.data.tables import Rejects
 from remargin.data.tokens import Tokenizer
 from remargin.evaluation.runs import Run
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
 from remargin.teaching import teach
+from remargin.training import teacher
 from remargin.training.teacher import TeacherSettings, train_cross_encoder
 
 WORDS = ["value", "list", "text", "model", "train", "test"]
@@ -87,8 +93,6 @@ def test_it_learns_and_keeps_the_best(tiny_model: Any, triplets: Path, tmp_path:
 def test_the_best_validation_decides(
     tiny_model: Any, triplets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from remargin.training import teacher
-
     values, weights = iter([0.3, 0.5, 0.5, 0.2]), []
 
     def measure(self: Any, model: CrossEncoder) -> float:
@@ -124,6 +128,100 @@ def test_the_seed_decides_and_the_same_is_not_trained_twice(
     triplets.write_text(triplets.read_text() + "q1\ta1\tb2\n")
     with pytest.raises(InputError, match="already exists"):
         train("one")
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "nothing": lambda given: None,
+    "a document": lambda given: given["collection"].documents.update(a1="another text"),
+    "a query": lambda given: given["collection"].queries.update(q1="how else"),
+    "a validation query": lambda given: given["validation"].queries.update(q60="how else"),
+    "a judgment": lambda given: given["validation"].qrels["q60"].update(b1=1),
+    "a ranking": lambda given: given["first_stage"].rankings["q60"].update(a1=7.0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_counts_as_made_before_only_for_the_same_texts_and_rankings(
+    change: str, tiny_model: Any, triplets: Path, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {
+        "collection": copy.deepcopy(TRAIN),
+        "triplets": triplets,
+        "settings": TeacherSettings(epochs=1, batch_size=32, validations=1),
+        "validation": copy.deepcopy(DEV),
+        "first_stage": Run.of({id: {"a1": 2.0, "b1": 1.0} for id in DEV.queries}),
+    }
+    said: list[str] = []
+    for _ in range(2):
+        model = CrossEncoder.from_pretrained(tiny_model("bert"))
+        train_cross_encoder(model, out=tmp_path / "m", overwrite=True, say=said.append, **given)
+        CHANGES[change](given)
+    assert any("used as it is" in line for line in said) == (change == "nothing")
+
+
+@pytest.mark.parametrize("validation", [DEV, None])
+def test_killed_it_goes_on_to_the_same_weights(
+    validation: Collection | None, tiny_model: Any, triplets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(SETTINGS, epochs=3, batch_size=7)  # 27 steps, with a mark in the middle of an epoch
+
+    def train(name: str) -> tuple[Any, str, list[str]]:
+        model, said = CrossEncoder.from_pretrained(tiny_model("bert")), list[str]()
+        trained = train_cross_encoder(model, TRAIN, triplets, tmp_path / name, settings, validation, say=said.append)
+        return trained, model.fingerprint(), said
+
+    whole, weights, _ = train("whole")
+    with monkeypatch.context() as killed:
+        original, steps = teacher.save_checkpoint, list[int]()
+
+        def save(folder: Path, progress: Any, *rest: Any) -> None:
+            steps.append(progress.step)
+            if progress.step == 21:
+                raise KeyboardInterrupt
+            original(folder, progress, *rest)
+
+        killed.setattr(teacher, "save_checkpoint", save)
+        with pytest.raises(KeyboardInterrupt):
+            train("broken")
+    assert steps == [7, 14, 21]
+    assert not (tmp_path / "broken").exists()
+    again, same, said = train("broken")
+    assert said[1] == "going on after step 14"
+    assert same == weights
+    different = {"seconds": 0.0, "validation_seconds": 0.0}
+    assert replace(again, **different) == replace(whole, **different)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_losses_are_means_over_the_first_and_the_last_tenth(
+    tiny_model: Any, triplets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+    original = teacher.cross_entropy
+
+    def recorded(*arguments: Any) -> torch.Tensor:
+        loss = original(*arguments)
+        seen.append(loss.item())
+        return loss
+
+    monkeypatch.setattr(teacher, "cross_entropy", recorded)
+    model = CrossEncoder.from_pretrained(tiny_model("bert"))
+    trained = train_cross_encoder(model, TRAIN, triplets, tmp_path / "m", SETTINGS, say=quiet)
+    assert len(seen) == 48
+    assert trained.first_loss == pytest.approx(np.mean(seen[:4]))
+    assert trained.last_loss == pytest.approx(np.mean(seen[-4:]))
+
+
+def test_triplets_take_little_memory(tiny_model: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text("".join(f"q{i % 60}\ta{i % 72}\tb{(i + 6) % 72}\n" for i in range(20_000)))
+    model = CrossEncoder.from_pretrained(tiny_model("bert"))
+    tracemalloc.start()
+    data = teacher._Data(model, TRAIN, path, SETTINGS, Rejects())
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(data) == 20_000
+    assert held < 40 * len(data)
 
 
 def test_several_negatives_share_one_softmax(tiny_model: Any, tmp_path: Path) -> None:

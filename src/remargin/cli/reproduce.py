@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, ManyValues, SkipBad
+from remargin.cli.options import Config, ManyValues, SkipBad, refuse_idle
 from remargin.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ Folder = Annotated[Path, typer.Option(help="The study's folder; one that was sto
 ZeroShot = Annotated[
     list[str] | None, typer.Option(help="Collections for table 5: BEIR folders, irds:NAME, or a BEIR name.")
 ]
+AlsoTest = Annotated[
+    list[str] | None, typer.Option(help="Further test collections for tables 3 and 4, as DL20 is beside DL19.")
+]
 GivenTriplets = Annotated[
     Path | None, typer.Option("--triplets", help="Triplets of ids to train on; without, BM25's negatives.")
 ]
@@ -52,6 +55,7 @@ GivenTriplets = Annotated[
 
 @app.command("zero-shot", cls=ManyValues)
 def zero_shot(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="The folder to write; one that was stopped goes on where it was.")],
     model: Annotated[
         list[str] | None,
@@ -88,11 +92,15 @@ def zero_shot(
     """Models on collections that they were not trained on: the paper's table 5, beside the published rows."""
     models = model_names(model or [])
     if train is not None:
+        refuse_idle(
+            context, {"--train": ("in_domain", "bm25", "measure", "reference", "bound", "skip_bad", "overwrite")}
+        )
+        if not data:
+            raise InputError("no other collections", do="name them: --data scifact cranfield")
         plan = {name: value for name, value in (("preset", preset), ("rates", rates)) if value}
-        _reproduce(["zero-shot"], train, models, out, budget, data or [], plan)
+        _reproduce(["zero-shot"], train, models, out, budget, data, plan)
         return
-    if budget is not None or preset is not None or rates:
-        raise InputError("--budget, --preset and --rates go with --train", do="leave them out, or give it too")
+    refuse_idle(context, {"models that are not trained (without --train)": ("budget", "preset", "rates")})
     from remargin.experiments.zero_shot import zero_shot as run_zero_shot
 
     tables = run_zero_shot(
@@ -107,11 +115,13 @@ def zero_shot(
 
 def _verb(names: list[str], about: str) -> Callable[..., None]:
     def verb(
+        context: typer.Context,
         out: Folder,
         data: Trained = None,
         model: Backbones = None,
         budget: Budget = None,
         zero_shot: ZeroShot = None,
+        also_test: AlsoTest = None,
         triplets: GivenTriplets = None,
         preset: Annotated[
             str | None, typer.Option(help="The other settings of fit: paper, released or default.")
@@ -135,9 +145,13 @@ def _verb(names: list[str], about: str) -> Callable[..., None]:
         if epoch is not None:
             plan["triplets"] = epoch
         if data is None:
+            asked = ("model", "budget", "zero_shot", "also_test", "triplets", "epoch", *PLAN)
+            refuse_idle(context, {"a study that is made again from its files (without --data)": asked})
             _again(names, out)
         else:
-            _reproduce(names, data, model_names(model or []), out, budget, zero_shot or [], plan, triplets)
+            _reproduce(
+                names, data, model_names(model or []), out, budget, zero_shot or [], plan, triplets, also_test or []
+            )
 
     verb.__doc__ = about
     return verb
@@ -174,6 +188,7 @@ def _reproduce(
     zero_shot: list[str],
     plan: Mapping[str, Any] | None = None,
     triplets: Path | None = None,
+    also_test: Sequence[str] = (),
 ) -> None:
     """Run experiments in a study's folder, show their tables, and write the page."""
     from remargin.experiments.plan import Plan
@@ -186,7 +201,9 @@ def _reproduce(
     chosen = whole if budget is None else whole.scaled(budget)
     for line in chosen.changes(whole):
         print(line, file=sys.stderr)
-    study = Study(out, data, models, chosen, zero_shot, triplets, say=lambda line: print(line, file=sys.stderr))
+    study = Study(
+        out, data, models, chosen, zero_shot, triplets, also_test, say=lambda line: print(line, file=sys.stderr)
+    )
     _show(reproduce(study, names), out, _title(study))
 
 

@@ -54,7 +54,10 @@ def teach(
     overwrite: Overwrite = False,
     config: Config = None,
 ) -> None:
-    """Give triplets a teacher's scores, for `remargin fit --target teacher`. Killed, it goes on where it was."""
+    """Give triplets a teacher's scores, for `remargin fit --target teacher`.
+
+    Killed, it goes on: scoring where it was, training from the last of its four checkpoints.
+    """
     if sum(given is not None for given in (model, train_from, scores)) != 1:
         raise InputError("scores come from one teacher", do="give one of --model, --train-from and --scores")
     if train_from is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
-from remargin.evaluation.comparison import Scores, compare_scores
+from remargin.evaluation.comparison import Scores
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.published import published_baselines
 from remargin.experiments.results import MEASURE, RECALL, TEST, Result
@@ -12,6 +13,7 @@ from remargin.experiments.rows import (
     ADAPTIVE,
     ADAPTIVE_IN_BATCH,
     BESIDE,
+    CONTRASTIVE,
     DISTRIBUTED,
     STATIC,
     STATIC_IN_BATCH,
@@ -22,7 +24,7 @@ from remargin.experiments.rows import (
 )
 from remargin.experiments.study import Study
 from remargin.experiments.teacher import teacher_report
-from remargin.experiments.variants import BOUND, time_text
+from remargin.experiments.variants import BOUND, Compared, compare_in_groups, time_text
 from remargin.report.comparison import DAGGER
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
@@ -47,58 +49,71 @@ def baselines(study: Study) -> Outcome:
     tables, numbers = [], {}
     for model in study.models:
         found = {row.name: _first_seed(study, model, row) for rows in BLOCKS.values() for row in rows}
-        scores = {name: result.test() for name, (result, _) in found.items()}
-        scores["BM25"] = study.bm25(TEST).test()
-        reference = max((row.name for row in TEACHERS), key=lambda name: _mean(scores[name], MEASURE))
-        equivalent = _equivalent(scores, reference)
-        teacher = teacher_report(study)
-        cost = sum(teacher["seconds"].values())
-        blocks = [
-            Block(label, [_row(row.name, *found[row.name], scores, equivalent, cost) for row in rows])
-            for label, rows in BLOCKS.items()
-        ]
-        blocks[2].rows.insert(0, _bare("BM25", scores["BM25"], equivalent))
-        blocks[1].rows.append([Cell("the teacher itself"), number(teacher["test"]), *[Cell("")] * 3])
-        title = f"{model}, measured on {study.name}"
-        tables.append(Table(title, ["system", MEASURE, RECALL, "time", "triplets"], blocks, _notes(reference, teacher)))
-        numbers[model] = _numbers(study, found, scores, equivalent, reference)
+        for test, collection in study.tests.items():
+            scores = {name: row.result.test(test) for name, row in found.items()}
+            scores["BM25"] = study.bm25(test).test(test)
+            reference = max((row.name for row in TEACHERS), key=lambda name: _mean(scores[name], MEASURE))
+            compared = compare_in_groups(scores, reference)
+            teacher = teacher_report(study)
+            blocks = _blocks(found, scores, compared, teacher["test"] if test == TEST else None)
+            header = ["system", MEASURE, RECALL, "time", "triplets"]
+            tables.append(Table(f"{model}, measured on {collection}", header, blocks, _notes(reference, teacher)))
+            if test == TEST:
+                numbers[model] = _numbers(found, scores, compared, reference)
     tables.append(_published())
     summary = [_said(model, of_model) for model, of_model in numbers.items()]
     settings = {"teacher": teacher_report(study), "bound": BOUND}
     return Outcome(Section("baselines", "Baselines", summary, tables, [], settings, []), numbers)
 
 
-def _first_seed(study: Study, model: str, row: Row) -> tuple[Result, float]:
-    """What came of a row, and the seconds of its sweep."""
+def _blocks(
+    found: dict[str, Measured], scores: dict[str, Scores], compared: Compared, teacher: float | None
+) -> list[Block]:
+    rows = {label: [_row(row.name, found, scores, compared) for row in rows] for label, rows in BLOCKS.items()}
+    rows["no distillation"].insert(0, _row("BM25", found, scores, compared))
+    if teacher is not None:
+        rows["teacher distillation"].append([Cell("the teacher itself"), number(teacher), *[Cell("")] * 3])
+    for of_block in rows.values():
+        _embolden(of_block)
+    return [Block(label, of_block) for label, of_block in rows.items()]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came of a row's first seed, and the seconds until its best model, with sweeps and teachers."""
+
+    result: Result
+    seconds: float
+
+
+def _first_seed(study: Study, model: str, row: Row) -> Measured:
     chosen = choose(study, model, row)
     (result,) = chosen.results(study, every_seed=False)
-    return result, chosen.sweep.seconds if chosen.sweep else 0.0
+    seconds = result.seconds_to_best + (chosen.sweep.seconds if chosen.sweep else 0.0)
+    if chosen.spec.taught:
+        seconds += sum(teacher_report(study)["seconds"].values())
+        if chosen.spec.in_batch:  # its second teacher
+            seconds += _first_seed(study, model, CONTRASTIVE).seconds
+    return Measured(result, seconds)
 
 
-def _equivalent(scores: dict[str, Scores], reference: str) -> set[tuple[str, str]]:
-    """Which rows are equivalent to the reference, by name and measure."""
-    found = set()
-    for measure in (MEASURE, RECALL):
-        of_measure = {name: {measure: values[measure]} for name, values in scores.items()}
-        compared = compare_scores(of_measure, reference=reference, bound=BOUND)
-        found |= {(row.run, measure) for row in compared.rows if row.equivalent}
-    return found
-
-
-def _row(
-    name: str, result: Result, swept: float, scores: dict[str, Scores], equivalent: set[tuple[str, str]], cost: float
-) -> list[Cell]:
-    seconds = result.seconds_to_best + swept + (cost if result.spec is not None and result.spec.taught else 0.0)
-    cells = _bare(name, scores[name], equivalent)
-    seen = result.best_triplets
-    return [*cells[:3], Cell(time_text(seconds), value=seconds), Cell(f"{seen:,}", value=seen)]
-
-
-def _bare(name: str, scores: Scores, equivalent: set[tuple[str, str]]) -> list[Cell]:
+def _row(name: str, found: dict[str, Measured], scores: dict[str, Scores], compared: Compared) -> list[Cell]:
     cells = [Cell(name)]
     for measure in (MEASURE, RECALL):
-        cells.append(number(_mean(scores, measure), marks=DAGGER if (name, measure) in equivalent else ""))
-    return [*cells, Cell(""), Cell("")]
+        marks = DAGGER if compared[measure][name].equivalent else ""
+        cells.append(number(_mean(scores[name], measure), marks=marks))
+    if name not in found:
+        return [*cells, Cell(""), Cell("")]
+    seconds, seen = found[name].seconds, found[name].result.best_triplets
+    return [*cells, Cell(time_text(seconds), value=seconds), Cell(f"{seen:,}", value=seen)]
+
+
+def _embolden(rows: list[list[Cell]]) -> None:
+    """The best of a block, in each measure."""
+    for column in (1, 2):
+        best = max(value for row in rows if (value := row[column].value) is not None)
+        for row in rows:
+            row[column] = replace(row[column], bold=row[column].value == best)
 
 
 def _mean(scores: Scores, measure: str) -> float:
@@ -106,31 +121,32 @@ def _mean(scores: Scores, measure: str) -> float:
 
 
 def _numbers(
-    study: Study,
-    found: dict[str, tuple[Result, float]],
-    scores: dict[str, Scores],
-    equivalent: set[tuple[str, str]],
-    reference: str,
+    found: dict[str, Measured], scores: dict[str, Scores], compared: Compared, reference: str
 ) -> dict[str, Any]:
     numbers: dict[str, Any] = {
         name: {
             MEASURE: _mean(of_row, MEASURE),
             RECALL: _mean(of_row, RECALL),
-            "equivalent": (name, MEASURE) in equivalent,
-            "share_of_epoch": found[name][0].best_triplets / study.plan.triplets if name in found else 0.0,
+            "equivalent": compared[MEASURE][name].equivalent,
+            "recall_equivalent": compared[RECALL][name].equivalent,
+            "triplets": found[name].result.best_triplets if name in found else None,
         }
         for name, of_row in scores.items()
     }
-    return numbers | {"best teacher": numbers[reference][MEASURE], "reference": reference}
+    return numbers | {"best teacher": numbers[reference], "reference": reference}
 
 
 def _notes(reference: str, teacher: dict[str, Any]) -> list[str]:
     return [
-        f"{DAGGER} equivalent to {reference}, the best run with a teacher (paired TOST within {BOUND}, Bonferroni). "
+        f"Bold: the best of a block. {DAGGER} equivalent to {reference}, the best run with a teacher (paired TOST "
+        f"within {BOUND}, Bonferroni: the paper's targets are one group, the others another). "
         "Time is that until the best model, with sweeps, and for teachers with their training "
-        f"({teacher['seconds']['training']:.0f} s) and scoring ({teacher['seconds']['scoring']:.0f} s).",
+        f"({teacher['seconds']['training']:.0f} s) and scoring ({teacher['seconds']['scoring']:.0f} s), and that of a "
+        "second teacher.",
         f"The teacher is a cross-encoder trained on the same triplets. Re-ranking BM25 it has {teacher['test']:.3f} "
         f"{MEASURE}. In-batch scores come from the contrastive row's model, as TAS-B takes them from a second teacher.",
+        "TAS-B's topics are k-means over the query vectors of the backbone as it is. The bins are of each query's own "
+        "range of margins; the variant drops the upper half of them.",
     ]
 
 
@@ -146,13 +162,13 @@ def _published() -> Table:
             Cell(row.source.label),
         ]
         cells += [number(value, 2) for value in (*row.ndcg, *row.recall)]
-        blocks.setdefault(row.block, []).append([*cells, number(row.triplets, 1)])
+        blocks.setdefault(row.block, []).append([*cells, number(row.triplets, 2)])
     sources = sorted({f"{row.source.label}: {row.source.citation}" for row in rows})
     return Table("Published for MS MARCO, distilBERT", header, [Block(b, r) for b, r in blocks.items()], sources)
 
 
 def _said(model: str, numbers: dict[str, Any]) -> str:
-    best, ours = numbers["best teacher"], numbers["distributed"]
+    best, ours = numbers["best teacher"][MEASURE], numbers["distributed"]
     word = "equivalent to" if ours["equivalent"] else "behind" if ours[MEASURE] < best else "ahead of"
     return (
         f"{model}: distributed targets reach {ours[MEASURE]:.3f} {MEASURE}, {word} the best run with a teacher "

@@ -7,52 +7,16 @@ and "about half" stand for are ours, and said in the claim.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from remargin.experiments.claim import CLAIMS, FAILS, HOLDS, OPEN, Found, NotChecked, Numbers, Verdict, claim
 from remargin.experiments.outcome import Outcome
-from remargin.experiments.results import HITS, MEASURE, RECALL
+from remargin.experiments.results import HITS, MEASURE, RECALL, WITH, WITHOUT
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table
 
-Numbers = Mapping[str, Any]  # of each experiment by its name; see `Outcome.numbers`
-Found = tuple[bool, str]  # whether it holds, and the numbers that say so
-
-WITHOUT, WITH = "without in-batch negatives", "with in-batch negatives"
-HOLDS, FAILS, OPEN = "holds", "does not hold", "not checked"
-
-
-class NotChecked(Exception):
-    """Why a claim cannot be checked with these numbers."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim: its name, what is claimed, where in the paper, and the predicate."""
-
-    name: str
-    text: str
-    where: str
-    check: Callable[[Numbers], Found]
-
-    def verdict(self, numbers: Numbers) -> Verdict:
-        """What these numbers say about it."""
-        try:
-            holds, evidence = self.check(numbers)
-        except NotChecked as reason:
-            return Verdict(self, OPEN, str(reason))
-        except KeyError as missing:
-            return Verdict(self, OPEN, f"there is no {missing.args[0]}")
-        return Verdict(self, HOLDS if holds else FAILS, evidence)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A claim, whether it holds here, and why."""
-
-    claim: Claim
-    verdict: str
-    evidence: str
+ROLES = tuple(f"negative, {which} target" for which in ("highest", "middle", "lowest"))
+TARGETS = ("static", "static, in-batch", "adaptive", "adaptive, in-batch", "distributed")
 
 
 def check_claims(numbers: Numbers) -> list[Verdict]:
@@ -79,20 +43,6 @@ def claims(numbers: Numbers) -> Outcome:
     return Outcome(Section("claims", "Claims", summary, [table], [], {}, []), found)
 
 
-CLAIMS: list[Claim] = []
-
-
-def _claim(where: str) -> Callable[[Callable[[Numbers], Found]], Callable[[Numbers], Found]]:
-    """Make a claim of a predicate: its name is the claim's, its docstring the text."""
-
-    def add(check: Callable[[Numbers], Found]) -> Callable[[Numbers], Found]:
-        name = check.__name__.replace("_", " ")
-        CLAIMS.append(Claim(name, " ".join((check.__doc__ or "").split()), where, check))
-        return check
-
-    return add
-
-
 def _each(of_model: Mapping[str, Any], show: Callable[[Any], str]) -> str:
     return "; ".join(f"{model}: {show(found)}" for model, found in of_model.items())
 
@@ -103,15 +53,15 @@ def _several(of_model: Mapping[str, Any]) -> Mapping[str, Any]:
     return of_model
 
 
-@_claim("5.1")
+@claim("5.1")
 def tuning_the_margin_pays(numbers: Numbers) -> Found:
-    """Tuning the static margin beats 1.0 in every configuration, mostly by more than 0.1 nDCG@10."""
+    """Tuning the static margin beats 1.0 in every configuration, almost always (5 of 6) by more than 0.1 nDCG@10."""
     gains = {f"{m}, {k}": v["gain"] for m, kinds in numbers["static-margins"].items() for k, v in kinds.items()}
-    most = sum(gain > 0.1 for gain in gains.values()) > len(gains) / 2
+    most = sum(gain > 0.1 for gain in gains.values()) >= len(gains) * 5 / 6
     return all(gain > 0 for gain in gains.values()) and most, _each(gains, lambda gain: f"+{gain:.3f}")
 
 
-@_claim("5.1")
+@claim("5.1")
 def the_margin_depends_on_the_model(numbers: Numbers) -> Found:
     """The best static margin differs between backbones."""
     found = _several(numbers["static-margins"])
@@ -119,7 +69,7 @@ def the_margin_depends_on_the_model(numbers: Numbers) -> Found:
     return all(len(set(v.values())) == len(v) for v in best.values()), _each(best[WITHOUT], lambda v: f"{v:g}")
 
 
-@_claim("5.1")
+@claim("5.1")
 def the_margin_depends_on_the_measure(numbers: Numbers) -> Found:
     """The best static margin for nDCG@10 is another than for Hits@100."""
     best = {f"{m}, {k}": v["best"] for m, kinds in numbers["static-margins"].items() for k, v in kinds.items()}
@@ -127,7 +77,7 @@ def the_margin_depends_on_the_measure(numbers: Numbers) -> Found:
     return differ, _each(best, lambda found: f"{found[MEASURE]:g} and {found[HITS]:g}")
 
 
-@_claim("5.1")
+@claim("5.1")
 def in_batch_negatives_do_not_help_static_targets(numbers: Numbers) -> Found:
     """With static targets, in-batch negatives improve neither nDCG@10 nor Hits@100 on dev."""
     found = numbers["static-margins"]
@@ -146,7 +96,7 @@ def _curve(numbers: Numbers, experiment: str, row: str, which: int = -1) -> dict
     return found
 
 
-@_claim("5.2")
+@claim("5.2")
 def adaptive_targets_peak_half_way(numbers: Numbers) -> Found:
     """With adaptive targets nDCG@10 is highest after about half of training (between a quarter and three quarters)
     and declines from there.
@@ -156,7 +106,7 @@ def adaptive_targets_peak_half_way(numbers: Numbers) -> Found:
     return holds, _each(found, lambda v: f"highest {v['highest']:.3f} after {v['at']:.0%}, {v['last']:.3f} at the end")
 
 
-@_claim("5.2")
+@claim("5.2")
 def in_batch_negatives_slow_adaptive_targets(numbers: Numbers) -> Found:
     """With adaptive targets and in-batch negatives nDCG@10 is lower and reached later than without."""
     without, with_ = (
@@ -170,7 +120,7 @@ def in_batch_negatives_slow_adaptive_targets(numbers: Numbers) -> Found:
     )
 
 
-@_claim("5.2")
+@claim("5.2")
 def in_batch_negatives_help_adaptive_targets_hits(numbers: Numbers) -> Found:
     """With adaptive targets, in-batch negatives raise Hits@100 for most backbones."""
     without, with_ = (
@@ -181,7 +131,7 @@ def in_batch_negatives_help_adaptive_targets_hits(numbers: Numbers) -> Found:
     return holds, _each({m: (without[m], with_[m]) for m in without}, lambda v: f"{v[0]:.3f} without, {v[1]:.3f} with")
 
 
-@_claim("5.3")
+@claim("5.3")
 def distributed_targets_converge_sooner(numbers: Numbers) -> Found:
     """Distributed targets reach their highest nDCG@10 sooner than adaptive ones."""
     adaptive = {m: v[MEASURE]["at"] for m, v in _curve(numbers, "adaptive-margins", "adaptive").items()}
@@ -190,7 +140,7 @@ def distributed_targets_converge_sooner(numbers: Numbers) -> Found:
     return all(d < a for d, a in shown.values()), _each(shown, lambda v: f"after {v[0]:.0%}, adaptive {v[1]:.0%}")
 
 
-@_claim("5.3")
+@claim("5.3")
 def smaller_batches_converge_sooner(numbers: Numbers) -> Found:
     """With distributed targets, smaller batches need fewer triplets to their highest nDCG@10."""
     small, large = (_curve(numbers, "distributed-margins", "distributed", which) for which in (0, -1))
@@ -198,7 +148,7 @@ def smaller_batches_converge_sooner(numbers: Numbers) -> Found:
     return all(s < l for s, l in shown.values()), _each(shown, lambda v: f"{v[0]:,} and {v[1]:,}")  # noqa: E741
 
 
-@_claim("5.3")
+@claim("5.3")
 def batch_size_hardly_matters(numbers: Numbers) -> Found:
     """The highest nDCG@10 of distributed targets hardly depends on the batch size (less than 0.02)."""
     small, large = (_curve(numbers, "distributed-margins", "distributed", which) for which in (0, -1))
@@ -206,7 +156,7 @@ def batch_size_hardly_matters(numbers: Numbers) -> Found:
     return all(abs(s - l) < 0.02 for s, l in shown.values()), _each(shown, lambda v: f"{v[0]:.3f} and {v[1]:.3f}")  # noqa: E741
 
 
-@_claim("5.3")
+@claim("5.3")
 def targets_settle_at_one_half(numbers: Numbers) -> Found:
     """The mean target settles near 0.5: positives and negatives are orthogonal on average (similarity within 0.1 of
     0).
@@ -215,7 +165,7 @@ def targets_settle_at_one_half(numbers: Numbers) -> Found:
     return all(abs(mean) < 0.1 for mean in means.values()), _each(means, lambda mean: f"{(1 + mean) / 2:.2f}")
 
 
-@_claim("5.3")
+@claim("5.3")
 def outliers_are_positive(numbers: Numbers) -> Found:
     """The largest target is further from the mean than the smallest."""
     found = numbers["target-evolution"]
@@ -223,7 +173,7 @@ def outliers_are_positive(numbers: Numbers) -> Found:
     return holds, _each(found, lambda v: f"{v['last_low']:.2f}, {v['last_mean']:.2f}, {v['last_high']:.2f}")
 
 
-@_claim("5.3")
+@claim("5.3")
 def backbones_end_alike(numbers: Numbers) -> Found:
     """The similarities differ between backbones at first, and are alike after training."""
     found = _several(numbers["target-evolution"])
@@ -237,6 +187,26 @@ def backbones_end_alike(numbers: Numbers) -> Found:
     )
 
 
+@claim("5.3")
+def targets_order_negatives_as_relevance_does(numbers: Numbers) -> Found:
+    """In the example instance the relevance of the negatives follows the order of their targets, and the less related
+    one is to the positive, the less it adds to the loss.
+    """
+    found = {m: [v[role] for role in ROLES] for m, v in numbers["instance"].items()}
+    holds = all(
+        negatives[i][name] >= negatives[i + 1][name]
+        for negatives in found.values()
+        for i in range(2)
+        for name in ("relevance", "loss")
+    )
+    return holds, _each(
+        found,
+        lambda v: "; ".join(
+            f"target {n['target']:.2f}, relevance {n['relevance']:.2f}, loss {n['loss']:.3f}" for n in v
+        ),
+    )
+
+
 def _variants(numbers: Numbers, measure: str, *rows: str) -> dict[str, dict[str, float]]:
     return {model: {row: of_model[row][measure] for row in rows} for model, of_model in numbers["variants"].items()}
 
@@ -245,15 +215,14 @@ def _shown(found: Mapping[str, float]) -> str:
     return ", ".join(f"{row} {value:.3f}" for row, value in found.items())
 
 
-@_claim("5.4")
+@claim("5.4")
 def tuned_static_is_best(numbers: Numbers) -> Found:
     """Tuned static targets without in-batch negatives have the highest nDCG@10."""
-    rows = ("static", "static, in-batch", "adaptive", "adaptive, in-batch", "distributed")
-    found = _variants(numbers, MEASURE, *rows)
+    found = _variants(numbers, MEASURE, *TARGETS)
     return all(max(v, key=v.__getitem__) == "static" for v in found.values()), _each(found, _shown)
 
 
-@_claim("5.4")
+@claim("5.4")
 def distributed_is_equivalent_to_tuned_static(numbers: Numbers) -> Found:
     """Distributed targets are statistically equivalent to the best in nDCG@10, without anything to tune (for most
     backbones).
@@ -265,95 +234,189 @@ def distributed_is_equivalent_to_tuned_static(numbers: Numbers) -> Found:
     return sum(good) > len(good) / 2, _each(shown, lambda v: f"{v[0]:.3f}, tuned static {v[1]:.3f}")
 
 
-@_claim("5.3")
+@claim("5.3")
 def distributed_is_the_best_in_batch_target(numbers: Numbers) -> Found:
     """Of the targets with in-batch information, distributed ones have the highest nDCG@10."""
     found = _variants(numbers, MEASURE, "distributed", "static, in-batch", "adaptive, in-batch")
     return all(max(v, key=v.__getitem__) == "distributed" for v in found.values()), _each(found, _shown)
 
 
-@_claim("5.4")
+@claim("5.4")
 def adaptive_in_batch_has_the_best_recall(numbers: Numbers) -> Found:
-    """Adaptive targets with in-batch negatives have the highest R@1000."""
-    rows = ("static", "static, in-batch", "adaptive", "adaptive, in-batch", "distributed")
-    found = _variants(numbers, RECALL, *rows)
-    return all(max(v, key=v.__getitem__) == "adaptive, in-batch" for v in found.values()), _each(found, _shown)
+    """Adaptive targets with in-batch negatives have the highest R@1000, for most backbones."""
+    found = _variants(numbers, RECALL, *TARGETS)
+    highest = [max(v.values()) == v["adaptive, in-batch"] for v in found.values()]
+    return sum(highest) > len(highest) / 2, _each(found, _shown)
 
 
-@_claim("5.4")
+@claim("5.4")
 def in_batch_negatives_harm_static_targets(numbers: Numbers) -> Found:
     """In-batch negatives lower the nDCG@10 of static targets on test."""
     found = _variants(numbers, MEASURE, "static", "static, in-batch")
     return all(v["static, in-batch"] < v["static"] for v in found.values()), _each(found, _shown)
 
 
-@_claim("3")
+@claim("3")
 def the_explicit_mean_does_not_work(numbers: Numbers) -> Found:
     """The mean of a triplet's targets, instead of all of them, does not work (more than 0.05 nDCG@10 behind)."""
     found = _variants(numbers, MEASURE, "distributed", "explicit mean")
     return all(v["explicit mean"] < v["distributed"] - 0.05 for v in found.values()), _each(found, _shown)
 
 
-@_claim("5.4")
-def tuned_static_costs_three_to_fifteen_times_as_much(numbers: Numbers) -> Found:
+@claim("5.4")
+def tuned_static_costs_three_times_as_much(numbers: Numbers) -> Found:
     """With its sweep, the tuned static target takes at least three times as long as distributed and adaptive ones."""
     found = _variants(numbers, "seconds", "static", "distributed", "adaptive", "adaptive, in-batch")
     ratios = {
         model: {row: v["static"] / max(1e-9, v[row]) for row in v if row != "static"} for model, v in found.items()
     }
-    holds = all(ratio >= 3 for of_model in ratios.values() for ratio in of_model.values())
-    return holds, _each(ratios, lambda of: ", ".join(f"{ratio:.1f}x {row}" for row, ratio in of.items()))
+    shown = _each(ratios, lambda of: ", ".join(f"{ratio:.1f}x {row}" for row, ratio in of.items()))
+    for of_model in numbers["variants"].values():
+        if of_model["static"]["sweep_seconds"] >= 3 * of_model["distributed"]["run_seconds"]:
+            raise NotChecked(f"the plan decides it, the sweep being longer than three whole runs: {shown}")
+    return all(ratio >= 3 for of_model in ratios.values() for ratio in of_model.values()), shown
 
 
-@_claim("5.4")
+def _triplets(numbers: Numbers, *rows: str) -> dict[str, dict[str, float]]:
+    """Triplets to the best model, where training brought one."""
+    found = _variants(numbers, "triplets", *rows)
+    for model, of_model in found.items():
+        for row, count in of_model.items():
+            if not count:
+                raise NotChecked(f"{model}, {row}: no validation was better than that before training")
+    return found
+
+
+def _counts(found: Mapping[str, float]) -> str:
+    return ", ".join(f"{row} {count:,.0f}" for row, count in found.items())
+
+
+@claim("5.4")
 def in_batch_information_saves_data(numbers: Numbers) -> Found:
-    """In-batch negatives lower the number of triplets to the best model, for static and for adaptive targets."""
-    found = _variants(numbers, "triplets", "static", "static, in-batch", "adaptive", "adaptive, in-batch")
-    holds = all(v[f"{row}, in-batch"] < v[row] for v in found.values() for row in ("static", "adaptive"))
-    return holds, _each(found, lambda v: ", ".join(f"{row} {count:,.0f}" for row, count in v.items()))
+    """In-batch negatives lower the number of triplets to the best model, mostly, for static and adaptive targets."""
+    found = _triplets(numbers, "static", "static, in-batch", "adaptive", "adaptive, in-batch")
+    fewer = [v[f"{row}, in-batch"] < v[row] for v in found.values() for row in ("static", "adaptive")]
+    return sum(fewer) > len(fewer) / 2, _each(found, _counts)
 
 
-@_claim("5.4")
+@claim("5.4")
 def self_distillation_saves_data(numbers: Numbers) -> Found:
-    """Adaptive and distributed targets need fewer triplets to their best model than tuned static ones."""
-    found = _variants(numbers, "triplets", "static", "adaptive", "distributed")
-    holds = all(max(v["adaptive"], v["distributed"]) < v["static"] for v in found.values())
-    return holds, _each(found, lambda v: ", ".join(f"{row} {count:,.0f}" for row, count in v.items()))
+    """Adaptive and distributed targets need fewer triplets to their best model than their static counterparts, in all
+    but one of nine cases.
+    """
+    found = _triplets(numbers, *TARGETS)
+    pairs = (("adaptive", "static"), ("adaptive, in-batch", "static, in-batch"), ("distributed", "static"))
+    fewer = [v[ours] < v[static] for v in found.values() for ours, static in pairs]
+    return sum(fewer) >= len(fewer) * 8 / 9, _each(found, _counts)
 
 
-@_claim("5.4")
+@claim("5.4")
 def the_backbone_does_not_matter(numbers: Numbers) -> Found:
-    """The backbone makes no meaningful difference: within 0.05 nDCG@10 for each target."""
-    rows = ("static", "static, in-batch", "adaptive", "adaptive, in-batch", "distributed")
-    found = _several(_variants(numbers, MEASURE, *rows))
-    spreads = {row: max(v[row] for v in found.values()) - min(v[row] for v in found.values()) for row in rows}
-    return max(spreads.values()) < 0.05, _shown(spreads)
+    """The backbone makes no clear difference: within 0.1 nDCG@10 for each target, as in the paper's table."""
+    found = _several(_variants(numbers, MEASURE, *TARGETS))
+    spreads = {row: max(v[row] for v in found.values()) - min(v[row] for v in found.values()) for row in TARGETS}
+    return max(spreads.values()) < 0.1, _shown(spreads)
 
 
-@_claim("5.5")
+@claim("5.4")
+def distributed_is_often_equivalent_in_recall(numbers: Numbers) -> Found:
+    """Distributed targets are statistically equivalent to the best in R@1000 for half of the backbones or more."""
+    found = {m: v["distributed"] for m, v in numbers["variants"].items()}
+    equal = {m: v[f"{RECALL} equivalent"] or v[f"{RECALL} best"] for m, v in found.items()}
+    shown = {m: f"{v[RECALL]:.3f}, {'' if equal[m] else 'not '}equivalent" for m, v in found.items()}
+    return sum(equal.values()) >= len(equal) / 2, _each(shown, str)
+
+
+def _as_good(row: Mapping[str, Any], teacher: Mapping[str, Any]) -> bool:
+    """Equivalent, or ahead."""
+    return bool(row["equivalent"]) or row[MEASURE] > teacher[MEASURE]
+
+
+@claim("5.5")
 def self_distillation_matches_teachers(numbers: Numbers) -> Found:
-    """Distributed targets are statistically equivalent in nDCG@10 to the best run with a teacher's scores."""
+    """Distributed targets are statistically equivalent in nDCG@10 to the best run with a teacher's scores, or ahead."""
     found = numbers["baselines"]
-    holds = all(v["distributed"]["equivalent"] or v["distributed"][MEASURE] > v["best teacher"] for v in found.values())
-    return holds, _each(found, lambda v: f"{v['distributed'][MEASURE]:.3f}, best teacher {v['best teacher']:.3f}")
+    holds = all(_as_good(v["distributed"], v["best teacher"]) for v in found.values())
+    return holds, _each(found, lambda v: _beside_teacher(v, "distributed", MEASURE))
 
 
-@_claim("5.5")
+@claim("5.5")
 def tuned_static_matches_teachers(numbers: Numbers) -> Found:
     """So are tuned static targets: a teacher is hardly worth its price in nDCG@10."""
     found = numbers["baselines"]
-    holds = all(v["static"]["equivalent"] or v["static"][MEASURE] > v["best teacher"] for v in found.values())
-    return holds, _each(found, lambda v: f"{v['static'][MEASURE]:.3f}, best teacher {v['best teacher']:.3f}")
+    holds = all(_as_good(v["static"], v["best teacher"]) for v in found.values())
+    return holds, _each(found, lambda v: _beside_teacher(v, "static", MEASURE))
 
 
-@_claim("1")
+@claim("5.5")
+def adaptive_in_batch_matches_teachers_in_recall(numbers: Numbers) -> Found:
+    """Adaptive targets with in-batch negatives are statistically equivalent in R@1000 to the best run with a teacher's
+    scores, or ahead.
+    """
+    found = numbers["baselines"]
+    rows = {m: (v["adaptive, in-batch"], v["best teacher"]) for m, v in found.items()}
+    holds = all(row["recall_equivalent"] or row[RECALL] > teacher[RECALL] for row, teacher in rows.values())
+    return holds, _each(found, lambda v: _beside_teacher(v, "adaptive, in-batch", RECALL))
+
+
+@claim("5.5")
+def tuning_raises_recall_more_than_ndcg(numbers: Numbers) -> Found:
+    """Tuning the static margin raises R@1000 by more than nDCG@10, against 1.0."""
+    found = {
+        m: {name: v["static"][name] - v["static 1.0"][name] for name in (RECALL, MEASURE)}
+        for m, v in numbers["baselines"].items()
+    }
+    return all(v[RECALL] > v[MEASURE] and v[RECALL] > 0 for v in found.values()), _each(
+        found, lambda v: ", ".join(f"{gain:+.3f} {name}" for name, gain in v.items())
+    )
+
+
+def _beside_teacher(found: Mapping[str, Any], row: str, measure: str) -> str:
+    return f"{found[row][measure]:.3f}, best teacher {found['best teacher'][measure]:.3f} ({found['reference']})"
+
+
+SELF_DISTILLED = ("adaptive", "adaptive, in-batch", "distributed")
+
+
+def _data_shares(numbers: Numbers) -> dict[str, dict[str, float]]:
+    """What share of the triplets of the best run with a teacher the self-distilled ones needed."""
+    shares: dict[str, dict[str, float]] = {}
+    for model, of_model in numbers["baselines"].items():
+        counts = {row: of_model[row]["triplets"] for row in SELF_DISTILLED}
+        if not all((*counts.values(), of_model["best teacher"]["triplets"])):
+            raise NotChecked(f"{model}: a run was best before training")
+        shares[model] = {row: count / of_model["best teacher"]["triplets"] for row, count in counts.items()}
+    return shares
+
+
+@claim("1")
 def an_eighth_of_the_data_is_enough(numbers: Numbers) -> Found:
-    """Distributed targets need 13.5% of an epoch to their best model."""
-    found = {m: v["distributed"]["share_of_epoch"] for m, v in numbers["baselines"].items()}
-    return all(share <= 0.135 for share in found.values()), _each(found, lambda share: f"{share:.1%}")
+    """Self-distillation matches teachers with 13.5% of the data: some self-distilled row that is equivalent in nDCG@10
+    or R@1000 to the best run with a teacher needs at most that share of its triplets.
+    """
+    shares = _data_shares(numbers)
+    holds = all(
+        any(
+            of_model[row] <= 0.135
+            and (numbers["baselines"][m][row]["equivalent"] or numbers["baselines"][m][row]["recall_equivalent"])
+            for row in of_model
+        )
+        for m, of_model in shares.items()
+    )
+    return holds, _each(shares, lambda v: ", ".join(f"{row} {share:.0%}" for row, share in v.items()))
 
 
-@_claim("5.6")
+@claim("5.5")
+def self_distillation_needs_less_data_than_teachers(numbers: Numbers) -> Found:
+    """Distributed targets need at most half of the triplets of the best run with a teacher, adaptive ones with in-batch
+    negatives at most a seventh.
+    """
+    shares = _data_shares(numbers)
+    holds = all(v["distributed"] <= 1 / 2 and v["adaptive, in-batch"] <= 1 / 7 for v in shares.values())
+    return holds, _each(shares, lambda v: ", ".join(f"{row} {share:.0%}" for row, share in v.items()))
+
+
+@claim("5.6")
 def early_stopping_helps_elsewhere(numbers: Numbers) -> Found:
     """Early stopping raises the zero-shot mean of distributed targets at the same in-domain score (within 0.01)."""
     found = {m: (v["distributed, early stopping"], v["distributed"]) for m, v in numbers["zero-shot"].items()}
@@ -370,7 +433,7 @@ def early_stopping_helps_elsewhere(numbers: Numbers) -> Found:
     )
 
 
-@_claim("5.6")
+@claim("5.6")
 def tuning_helps_elsewhere(numbers: Numbers) -> Found:
     """A tuned static margin is better than 1.0 zero-shot, without and with in-batch negatives."""
     names = ("static tuned", "static untuned", "static tuned, in-batch", "static untuned, in-batch")
@@ -379,7 +442,18 @@ def tuning_helps_elsewhere(numbers: Numbers) -> Found:
     return holds, _each(found, _shown)
 
 
-@_claim("4")
+@claim("5.6")
+def adaptive_without_in_batch_is_last_elsewhere(numbers: Numbers) -> Found:
+    """Zero-shot, distributed and tuned static targets are ahead of adaptive ones, which without in-batch negatives are
+    last.
+    """
+    names = ("distributed, early stopping", "static tuned", "adaptive, in-batch", "adaptive")
+    found = {m: {name: v[name]["mean"] for name in names} for m, v in numbers["zero-shot"].items()}
+    holds = all(min(v[names[0]], v[names[1]]) > v["adaptive, in-batch"] > v["adaptive"] for v in found.values())
+    return holds, _each(found, _shown)
+
+
+@claim("4")
 def half_the_memory(numbers: Numbers) -> Found:
     """Mixed precision and 8-bit optimiser states take about half of the memory of full precision (at most 60%)."""
     found = {m: v["bf16, 8-bit states"] / v["32"] for m, v in numbers["memory"].items()}

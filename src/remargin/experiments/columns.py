@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 
 from remargin.data.benchmarks import BEIR, MS_MARCO, TREC_DL
+from remargin.data.collection import open_source
+from remargin.data.tables import Rejects
 from remargin.errors import InputError
 from remargin.report.zero_shot import Column
 
@@ -84,3 +87,22 @@ def _own_name(text: str) -> str:
     if Path(text).is_dir():
         return Path(text).absolute().name
     return Path(rest.partition("?")[0]).name.partition(".")[0] if kind == "pairs" else rest if colon else text
+
+
+def judgments_hash(data: str, split: str, skip_bad: bool = False) -> str:
+    """A hash of a split's judgments: cheap, and shows at the start whether the collection has that split at all.
+
+    >>> judgments_hash("docstrings:json", "test") == judgments_hash("docstrings:json", "test")
+    True
+    """
+    source = open_source(data, Rejects(skip_bad))
+    if split not in source.splits():
+        have = ", ".join(source.splits()) or "none"
+        raise InputError(f"no split {split!r}; it has: {have}", file=data, do="choose another collection")
+    digest, empty = hashlib.blake2b(digest_size=16), True
+    for query, document, grade, *_ in source.judgments(split):
+        digest.update(f"{query}\t{document}\t{grade}\n".encode())
+        empty = False
+    if empty:
+        raise InputError(f"no judgments in split {split!r}", file=data, do="choose another collection")
+    return digest.hexdigest()

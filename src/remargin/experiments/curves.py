@@ -31,7 +31,7 @@ def _over_training(study: Study, name: str, title: str, rows: tuple[Row, ...]) -
     curves: Curves = {}
     for model in study.models:
         for row in rows:
-            spec = choose(study, model, row).spec
+            spec = replace(choose(study, model, row).spec, early_stopping=False)
             for size in sizes:
                 curves[model, row.name, size] = study.run(replace(spec, batch_size=size))
     # One row: a column for each batch size, as the paper has it; several rows: a column for each.
@@ -71,7 +71,7 @@ def _panel(curves: Curves, models: list[str], row: str, sizes: list[int], measur
     series = []
     for model in models:
         for size in sizes:
-            curve = curves[model, row, size].curve
+            curve = curves[model, row, size].trained
             seen = [step * size for step, _ in curve]
             label = ", ".join(([model] if len(models) > 1 else []) + [f"B = {size}"])
             series.append(Series(label, seen, [values[measure] for _, values in curve]))
@@ -82,7 +82,7 @@ def _panel(curves: Curves, models: list[str], row: str, sizes: list[int], measur
 def _numbers(result: Result, size: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for measure in (MEASURE, HITS):
-        values = [(step, of_step[measure]) for step, of_step in result.curve]
+        values = [(step, of_step[measure]) for step, of_step in result.trained]
         step, highest = max(values, key=lambda pair: pair[1])
         last = values[-1][1]
         found[measure] = {"highest": highest, "at": step / result.steps, "triplets": step * size, "last": last}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
+import torch
+
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.experiments.columns import file_name
@@ -29,17 +31,19 @@ WAYS: dict[str, dict[str, Any]] = {
 def memory(study: Study) -> Outcome:
     """The most memory in use during a few steps, for each backbone."""
     rows: list[list[Cell]] = []
+    reasons: list[str] = []
     numbers: dict[str, Any] = {}
     for model in study.models:
         found = _measured(study, model)
+        reasons += [f"{model}, {reason}" for reason in found["reasons"].values() if reason]
         numbers[model] = {way: size for way, size in found["bytes"].items() if size is not None}
         full = found["bytes"]["32"]
         for way, size in found["bytes"].items():
             share = None if size is None or full is None else size / full
             rows.append([Cell(model), Cell(way), number(None if size is None else size / 2**30, 2), number(share, 2)])
-    notes = [f"{STEPS} steps of {study.plan.batch_size} triplets, distributed targets, {found['hardware']}."]
-    missing = sorted({reason for reason in found["reasons"].values() if reason})
-    table = Table("Peak memory", ["model", "precision", "GiB", "of full precision"], [Block("", rows)], notes + missing)
+    where = found["hardware"] or "no GPU"
+    notes = [f"{STEPS} steps of {study.plan.batch_size} triplets, distributed targets, {where}."]
+    table = Table("Peak memory", ["model", "precision", "GiB", "of full precision"], [Block("", rows)], notes + reasons)
     shares = [size / of["32"] for of in numbers.values() if "32" in of for way, size in of.items() if way != "32"]
     said = f"takes {min(shares):.0%} to {max(shares):.0%} of" if shares else "is only measured on a GPU, against"
     summary = [f"Mixed precision {said} the memory of full precision here."]
@@ -48,24 +52,31 @@ def memory(study: Study) -> Outcome:
 
 def _measured(study: Study, model: str) -> dict[str, Any]:
     path = study.out / "runs" / f"memory-{file_name(model)}" / "memory.json"
-    if not path.exists():
-        data = study.prepared(model)
-        found: dict[str, int | None] = {}
-        reasons: dict[str, str | None] = {}
+    if path.exists():
+        before = read_header(path, FORMAT, f"delete {path.parent} and go on")
+        if study.data is None or not any(before["reasons"].values()):  # else what was missing may be there now
+            return before
+    found: dict[str, Any] = {"hardware": None, "bytes": dict.fromkeys(WAYS), "reasons": dict.fromkeys(WAYS)}
+    if torch.cuda.is_available():
+        found["hardware"] = hardware()
         for way, chosen in WAYS.items():
-            settings = fit_settings(
-                steps=STEPS, batch_size=study.plan.batch_size, log_every=STEPS, graphs=False, **chosen
-            )
-            folder = study.work / "memory"
-            shutil.rmtree(folder, ignore_errors=True)
-            encoder = BiEncoder.from_pretrained(study.path(model))
-            peak_memory(reset=True)
             try:
-                fit(encoder, data, folder, None, settings, say=lambda line: None)
-                found[way], reasons[way] = peak_memory(), None
+                found["bytes"][way] = _peak(study, model, chosen)
             except InputError as error:
-                found[way], reasons[way] = None, f"{way}: {error}"
-            shutil.rmtree(folder, ignore_errors=True)
-        about = {"format": FORMAT, "hardware": hardware()}
-        write_header(path, {**about, "bytes": found, "reasons": reasons})
-    return read_header(path, FORMAT, f"delete {path.parent} and go on")
+                found["reasons"][way] = f"{way}: {error}"
+        write_header(path, {"format": FORMAT, **found})
+    return found
+
+
+def _peak(study: Study, model: str, chosen: dict[str, Any]) -> int | None:
+    """The most memory in use during a few steps."""
+    settings = fit_settings(steps=STEPS, batch_size=study.plan.batch_size, log_every=STEPS, graphs=False, **chosen)
+    data, encoder = study.prepared(model), BiEncoder.from_pretrained(study.path(model))
+    folder = study.work / "memory"
+    shutil.rmtree(folder, ignore_errors=True)
+    peak_memory(reset=True)
+    try:
+        fit(encoder, data, folder, None, settings, say=lambda line: None)
+        return peak_memory()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from remargin.errors import InputError
-from remargin.training.settings import PRESETS
+from remargin.training.settings import PRESETS, fit_settings
 
 # A scaled-down run is validated so often, and grids lose points below so many triplets.
 VALIDATIONS = 10
@@ -18,7 +18,8 @@ WHOLE_GRIDS, HALF_GRIDS = 50_000, 10_000
 class Plan:
     """The paper's settings: an epoch of MS MARCO, validated every 500 steps of 128, sweeps on 2.56M triplets.
 
-    Learning rates are a grid from which dev chooses, the same for every row. `preset` has the rest of `fit`'s settings.
+    Learning rates are a grid from which dev chooses, the same for every row; without any, it is the preset's alone.
+    `preset` has the rest of `fit`'s settings.
     """
 
     triplets: int = 39_780_811
@@ -29,7 +30,7 @@ class Plan:
     other_batch_size: int = 64
     margins: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     temperatures: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2)
-    rates: tuple[float, ...] = (5e-6 / 128,)
+    rates: tuple[float, ...] = ()
     seeds: tuple[int, ...] = (0,)
     preset: str = "paper"
     validation_queries: int = 500
@@ -37,14 +38,18 @@ class Plan:
     relevant: int = 1  # the lowest grade that R counts; 2 for TREC-DL
 
     def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise InputError(f"unknown preset {self.preset!r}", do=f"use {', '.join(PRESETS)}")
+        if not self.rates:
+            object.__setattr__(self, "rates", (fit_settings(self.preset).learning_rate,))
         for name in ("margins", "temperatures", "rates", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name} is empty", do="give one value or more")
         for name in ("triplets", "sweep_triplets", "validate_every", "batch_size", "other_batch_size"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", do="it must be at least 1")
-        if self.preset not in PRESETS:
-            raise InputError(f"unknown preset {self.preset!r}", do=f"use {', '.join(PRESETS)}")
+        if self.patience is not None and self.patience < 1:
+            raise InputError(f"patience is {self.patience}", do="it must be at least 1")
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Plan:

@@ -17,6 +17,7 @@ FORMAT = "remargin-run-1"
 FILE = "run.json"
 MEASURE, RECALL = "nDCG@10", "R@1000"
 HITS = "Success@100"  # what the paper calls Hits@100
+WITHOUT, WITH = "without in-batch negatives", "with in-batch negatives"
 TEST, LAST, ZERO_SHOT, ZERO_SHOT_LAST = "test", "last", "zero-shot", "zero-shot-last"  # what can be measured of a run
 
 
@@ -37,9 +38,14 @@ class Result:
     scores: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)  # files and checksums, by what
 
     @property
+    def trained(self) -> list[tuple[int, dict[str, float]]]:
+        """The validations after training began: the one before it says nothing about a loss."""
+        return [(step, values) for step, values in self.curve if step > 0]
+
+    @property
     def dev(self) -> float:
         """The best validation."""
-        return max(values[MEASURE] for _, values in self.curve)
+        return max(values[MEASURE] for _, values in self.trained)
 
     @property
     def seconds_to_best(self) -> float:

@@ -23,23 +23,22 @@ class Row:
         name: in tables.
         loss: what it is told beside the batch size: fields of `RunSpec`.
         tuned: a static margin or a temperature is chosen by a sweep, whose cost counts.
-        of_paper: whether the paper has it.
     """
 
     name: str
     loss: tuple[tuple[str, Any], ...]
     tuned: Literal["margin", "temperature"] | None = None
-    of_paper: bool = True
 
     def spec(self, study: Study, model: str, rate: float, **others: Any) -> RunSpec:
         """A run of it, of full length unless said otherwise."""
         plan = study.plan
         usual = {"batch_size": plan.batch_size, "triplets": plan.triplets, "rate": rate}
+        usual["early_stopping"] = plan.patience is not None
         return RunSpec(model=model, **{**usual, **dict(self.loss), **others})
 
 
-def _row(name: str, tuned: Any = None, of_paper: bool = True, **loss: Any) -> Row:
-    return Row(name, tuple(loss.items()), tuned, of_paper)
+def _row(name: str, tuned: Any = None, **loss: Any) -> Row:
+    return Row(name, tuple(loss.items()), tuned)
 
 
 STATIC = _row("static", tuned="margin", target=f"{UNTUNED_MARGIN:g}")
@@ -49,10 +48,10 @@ ADAPTIVE_IN_BATCH = _row("adaptive, in-batch", target="adaptive", in_batch=True)
 DISTRIBUTED = _row("distributed", target="distributed")
 PAPER = (STATIC, STATIC_IN_BATCH, ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED)
 
-CONTRASTIVE = _row("contrastive", tuned="temperature", of_paper=False, target="contrastive")
-STOPPED = _row("distributed, stopped target", of_paper=False, target="distributed", stop_gradient=True)
-RELEASED = _row("distributed, released broadcast", of_paper=False, target="distributed", released=True)
-EXPLICIT_MEAN = _row("explicit mean", of_paper=False, target="mean")
+CONTRASTIVE = _row("contrastive", tuned="temperature", target="contrastive")
+STOPPED = _row("distributed, stopped target", target="distributed", stop_gradient=True)
+RELEASED = _row("distributed, released broadcast", target="distributed", released=True)
+EXPLICIT_MEAN = _row("explicit mean", target="mean")
 BESIDE = (CONTRASTIVE, STOPPED, RELEASED, EXPLICIT_MEAN)
 
 
@@ -78,7 +77,7 @@ class Sweep:
 
     def values(self, measure: str) -> list[tuple[float, float]]:
         """For each point the highest validation."""
-        return [(value, max(v[measure] for _, v in result.curve)) for value, result in self.points]
+        return [(value, max(v[measure] for _, v in result.trained)) for value, result in self.points]
 
     def best(self, measure: str = MEASURE) -> float:
         """The point with the highest validation."""
@@ -119,7 +118,8 @@ def sweep(study: Study, model: str, row: Row) -> Sweep:
     grid = plan.margins if row.tuned == "margin" else plan.temperatures
     points = []
     for value in grid:
-        spec = row.spec(study, model, rate, triplets=plan.sweep_triplets, seed=plan.seeds[0], **_tuned(row, value))
+        short = {"triplets": plan.sweep_triplets, "early_stopping": False}
+        spec = row.spec(study, model, rate, seed=plan.seeds[0], **short, **_tuned(row, value))
         points.append((value, study.run(spec)))
     return Sweep(tuple(points))
 
@@ -154,8 +154,9 @@ def mean_and_spread(results: list[Result], measure: str, what: str = TEST) -> tu
 def wanted(study: Study, row: Row, seed: int) -> tuple[str, ...]:
     """What to measure of a run as long as its model is there: tables 3, 4 and 5 share their runs."""
     if seed != study.plan.seeds[0] or not study.columns or row not in ZERO_SHOT_ROWS:
-        return (TEST,)
-    return (TEST, LAST, ZERO_SHOT, ZERO_SHOT_LAST) if row is DISTRIBUTED else (TEST, ZERO_SHOT)
+        return tuple(study.tests)
+    to_the_end = row is DISTRIBUTED and study.plan.patience is None
+    return (*study.tests, ZERO_SHOT, *((LAST, ZERO_SHOT_LAST) if to_the_end else ()))
 
 
 ZERO_SHOT_ROWS = (*PAPER, *BESIDE, UNTUNED, UNTUNED_IN_BATCH)

@@ -26,6 +26,7 @@ class RunSpec:
         rate: the learning rate at its highest.
         released: the released code's broadcast instead of the paper's equations.
         sampler: how batches are drawn, with `drop_bins`.
+        early_stopping: with the plan's patience; else all triplets are seen.
     """
 
     model: str
@@ -40,6 +41,7 @@ class RunSpec:
     released: bool = False
     sampler: str = "random"
     drop_bins: int = 0
+    early_stopping: bool = False
 
     @property
     def taught(self) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from remargin.experiments.outcome import Outcome
-from remargin.experiments.results import HITS, MEASURE
+from remargin.experiments.results import HITS, MEASURE, WITH, WITHOUT
 from remargin.experiments.rows import STATIC, STATIC_IN_BATCH, UNTUNED_MARGIN, Sweep, sweep
 from remargin.experiments.study import Study
 from remargin.report.figures import LineFigure, Panel, Series
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 
-KINDS = {"without in-batch negatives": STATIC, "with in-batch negatives": STATIC_IN_BATCH}
+KINDS = {WITHOUT: STATIC, WITH: STATIC_IN_BATCH}
 
 
 def static_margins(study: Study) -> Outcome:

@@ -14,7 +14,6 @@ small files alone.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -28,11 +27,11 @@ from remargin.data.prepare import TextSettings, prepare
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
-from remargin.experiments.columns import file_name, find_column, stems
+from remargin.experiments.columns import file_name, find_column, judgments_hash, stems
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.hardware import Energy, peak_memory
 from remargin.experiments.plan import Plan
-from remargin.experiments.results import FILE, HITS, ZERO_SHOT, ZERO_SHOT_LAST, Result
+from remargin.experiments.results import FILE, HITS, LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result
 from remargin.experiments.specs import RunSpec
 from remargin.experiments.targets import TargetLog
 from remargin.files import locked, new_file, read_header, sha256, write_header
@@ -46,6 +45,7 @@ from remargin.training.validation import Validator
 FORMAT = "remargin-study-1"
 AGAIN = "choose another place, or delete it"
 KEPT_MODELS = 24
+SMALL = 100_000  # documents of a collection that stays in memory
 
 
 class Study:
@@ -58,6 +58,7 @@ class Study:
         plan: how much to train.
         zero_shot: other collections, see `find_column`.
         triplets: a table of ids to train on, instead of BM25's negatives.
+        also_test: further collections for tables 3 and 4, as TREC-DL 2020 beside 2019 in the paper.
         say: gets a line for people now and then.
     """
 
@@ -69,20 +70,24 @@ class Study:
         plan: Plan | None = None,
         zero_shot: Sequence[str] = (),
         triplets: Path | None = None,
+        also_test: Sequence[str] = (),
         say: Callable[[str], None] = print,
     ) -> None:
         self.out, self.data, self.say = Path(out), data, say
         self._triplets = triplets
         self.paths = dict(models or {})
         self.work = self.out / "work"
+        self._rankings: dict[tuple[str, str], FullRanking] = {}
+        self._validators: dict[str, Validator] = {}
         if data is None:
             self.header = read_header(self.out / "study.json", FORMAT, "name a folder that `reproduce` wrote")
             self.plan = Plan.of(self.header["plan"])
-            self.columns = [find_column(column) for column in self.header["zero_shot"]]
-        else:
+            zero_shot, also_test = self.header["zero_shot"], self.header.get("also_test", [])
+        self.columns = [find_column(column) for column in zero_shot]
+        self._tests = {f"{TEST}-{file_name(c.name)}": c for c in map(find_column, also_test)}
+        if data is not None:
             self.plan = plan or Plan()
-            self.columns = [find_column(column) for column in zero_shot]
-            self.header = self._claim(data, zero_shot)
+            self.header = self._claim(data)
 
     @property
     def name(self) -> str:
@@ -93,6 +98,11 @@ class Study:
     def models(self) -> list[str]:
         """The names of the backbones."""
         return list(self.header["models"])
+
+    @property
+    def tests(self) -> dict[str, str]:
+        """What to measure of every row of tables 3 and 4, and the names of these collections."""
+        return {TEST: self.name} | {what: column.name for what, column in self._tests.items()}
 
     def lock(self) -> Any:
         """Keeps other processes out; see `locked`."""
@@ -113,7 +123,7 @@ class Study:
             result.save()
             shutil.rmtree(fitted / "checkpoint", ignore_errors=True)  # from here on, it is not trained again
         for what in lacking:
-            self._measure(result, what, fitted / ("last" if "last" in what else "best"), spec.model)
+            self._measure(result, what, fitted / ("last" if what in (LAST, ZERO_SHOT_LAST) else "best"), spec.model)
             result.save()
         return result
 
@@ -205,7 +215,7 @@ class Study:
             log_every=min(steps, 100),
             save_every=2000,
         )
-        return replace(settings, patience=plan.patience)  # None too: then the preset's does not count
+        return replace(settings, patience=plan.patience if spec.early_stopping else None)  # not the preset's
 
     def _train(self, spec: RunSpec, folder: Path) -> Result:
         self._forget_models(folder)
@@ -213,6 +223,7 @@ class Study:
         model = BiEncoder.from_pretrained(self.path(spec.model), seed=spec.seed)
         validator = self._validator(spec.model)
         targets = TargetLog(folder / "targets.csv") if spec.target == "distributed" else None
+        resumed = (folder / "checkpoint").exists()  # then the energy before is not known
         with Energy() as energy:
             peak_memory(reset=True)
             fitted = fit(
@@ -235,12 +246,12 @@ class Study:
             best_step=fitted.best_step or 0,
             best_triplets=fitted.best_triplets or 0,
             seconds=round(fitted.seconds, 2),
-            joules=energy.joules,
+            joules=None if resumed else energy.joules,
             peak_bytes=peak_memory(),
         )
         result.folder.mkdir(parents=True, exist_ok=True)
         if targets is not None:
-            targets.close()
+            targets.save()
             with new_file(result.folder / "targets.csv.gz", overwrite=True) as out:
                 out.write((folder / "targets.csv").read_bytes())
         self.say(
@@ -254,6 +265,8 @@ class Study:
         result.scores[what] = {}
         encoder = None if model is None else BiEncoder.from_pretrained(model)
         sources = {f"{what}.csv.gz": (self.data or "", "test")}
+        if what in self._tests:
+            sources = {f"{what}.csv.gz": (self._tests[what].parts[0], self._tests[what].split)}
         if what in (ZERO_SHOT, ZERO_SHOT_LAST):
             sources = {
                 f"{what}/{stem}.csv.gz": (part, column.split)
@@ -267,18 +280,15 @@ class Study:
             result.scores[what][name] = sha256(path)
 
     def _ranking(self, data: str, split: str) -> FullRanking:
-        if (data, split) not in self._rankings:
-            collection = Collection.load(data, split, skip_bad=data != self.data)
-            self._rankings[data, split] = FullRanking(collection, self.plan.relevant if data == self.data else 1)
-        return self._rankings[data, split]
-
-    @cached_property
-    def _rankings(self) -> dict[tuple[str, str], FullRanking]:
-        return {}
-
-    @cached_property
-    def _validators(self) -> dict[str, Validator]:
-        return {}
+        """All documents of a collection; large ones, but for the study's own, are read anew each time."""
+        if (data, split) in self._rankings:
+            return self._rankings[data, split]
+        own = data == self.data or any(data in column.parts for column in self._tests.values())
+        collection = Collection.load(data, split, skip_bad=not own)
+        ranking = FullRanking(collection, self.plan.relevant if own else 1)
+        if data == self.data or len(collection.documents) <= SMALL:
+            self._rankings[data, split] = ranking
+        return ranking
 
     def _validator(self, model: str) -> Validator:
         """The same dev queries for every run, whatever its seed."""
@@ -306,38 +316,37 @@ class Study:
         if self.data is None:
             raise InputError(f"{what} is not there", file=self.out, do="run `remargin reproduce` with --data again")
 
-    def _claim(self, data: str, zero_shot: Sequence[str]) -> dict[str, Any]:
+    def _claim(self, data: str) -> dict[str, Any]:
         """Make the folder this study's own, or see that it is."""
         for name in self.paths:
             if not file_name(name):
                 raise InputError(f"a model cannot be called {name!r}", do="name it otherwise: --model NAME=PATH")
+        for further in self._tests.values():
+            if len(further.parts) > 1:
+                raise InputError(f"{further.name} has several parts", do="test on one collection")
         column = find_column(data)
         header = {
             "format": FORMAT,
             "data": column.name,
-            "judgments": {split: _judgments(data, split) for split in ("train", "dev", "test")},
+            "judgments": {split: judgments_hash(data, split) for split in ("train", "dev", "test")},
             "models": {name: BiEncoder.from_pretrained(path).fingerprint() for name, path in self.paths.items()},
-            "zero_shot": [find_column(other).name for other in zero_shot],
+            "zero_shot": [column.name for column in self.columns],
+            "also_test": [column.name for column in self._tests.values()],
             "triplets": None if self._triplets is None else sha256(self._triplets),
             "plan": json.loads(json.dumps(asdict(self.plan))),
         }
         path = self.out / "study.json"
-        if path.exists():
-            before = read_header(path, FORMAT, AGAIN)
-            different = [name for name in header if name != "models" and header[name] != before[name]]
-            different += [f"model {m}" for m, f in header["models"].items() if before["models"].get(m, f) != f]
-            if different:
-                raise InputError(f"was made with another {' and another '.join(different)}", file=path, do=AGAIN)
-            header["models"] = before["models"] | header["models"]
         self.out.mkdir(parents=True, exist_ok=True)
-        write_header(path, header)
+        with self.lock():
+            if path.exists():
+                before = read_header(path, FORMAT, AGAIN)
+                for name in ("zero_shot", "also_test"):  # not every experiment needs them
+                    header[name] = header[name] or before.get(name, [])
+                    before[name] = before.get(name) or header[name]
+                different = [name for name in header if name != "models" and header[name] != before[name]]
+                different += [f"model {m}" for m, f in header["models"].items() if before["models"].get(m, f) != f]
+                if different:
+                    raise InputError(f"was made with another {' and another '.join(different)}", file=path, do=AGAIN)
+                header["models"] = before["models"] | header["models"]
+            write_header(path, header)
         return header
-
-
-def _judgments(data: str, split: str) -> str:
-    """A hash of a split's judgments: shows at once whether it is there, and whether it is the same."""
-    collection = Collection.load(data, split)
-    digest = hashlib.blake2b(digest_size=16)
-    for query, judged in collection.qrels.items():
-        digest.update(f"{query}\t{collection.queries[query]}\t{sorted(judged.items())}\n".encode())
-    return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from remargin.experiments.outcome import Outcome
@@ -19,7 +20,7 @@ def target_evolution(study: Study) -> Outcome:
     """Mean, smallest and largest similarity of positives and negatives in the first and last batches."""
     panels, rows, numbers = [], [], {}
     for model in study.models:
-        result = study.run(choose(study, model, DISTRIBUTED).spec)
+        result = study.run(replace(choose(study, model, DISTRIBUTED).spec, early_stopping=False))
         targets = read_targets(result.folder / "targets.csv.gz")
         panels.append(_panel(model, targets))
         numbers[model] = found = _numbers(targets)

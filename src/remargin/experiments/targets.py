@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 from collections import deque
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from remargin.files import new_file
 
 SHOWN = 500  # batches at the beginning and at the end
 
@@ -31,7 +34,7 @@ class TargetLog:
     >>> import tempfile
     >>> log = TargetLog(Path(tempfile.mkdtemp()) / "targets.csv")
     >>> log(0, torch.eye(2), torch.eye(2), torch.eye(2))
-    >>> log.close()
+    >>> log.save()
     >>> read_targets(log.path)
     [BatchTargets(batch=0, mean=0.5, low=0.0, high=1.0)]
     """
@@ -53,16 +56,18 @@ class TargetLog:
         else:
             self._last.append((batch, found))
         if batch % 1000 == 999:
-            self.close()  # a stopped run keeps these
+            self.save()  # a stopped run keeps these
 
-    def close(self) -> None:
+    def save(self) -> None:
         """Write the file."""
         rows = dict(self._before)
         for batch, found in [*self._first.items(), *self._last]:
             rows[batch] = BatchTargets(batch, *found.tolist())
         end = max(rows, default=0)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "w", newline="", encoding="utf-8") as file:
+        with (
+            new_file(self.path, overwrite=True) as out,
+            io.TextIOWrapper(out, encoding="utf-8", newline="") as file,
+        ):
             table = csv.writer(file, lineterminator="\n")
             table.writerow(BatchTargets._fields)
             for row in (rows[batch] for batch in sorted(rows) if batch < self._shown or batch > end - self._shown):
@@ -70,9 +75,9 @@ class TargetLog:
 
 
 def read_targets(path: Path) -> list[BatchTargets]:
-    """What a `TargetLog` wrote, gzipped or not."""
+    """What a `TargetLog` wrote, gzipped or not. A last line that was cut is left out."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8") as file:
-        rows = csv.DictReader(file)
+        rows = csv.DictReader(line for line in file if line.endswith("\n"))
         return [BatchTargets(int(r["batch"]), float(r["mean"]), float(r["low"]), float(r["high"])) for r in rows]
 
 

@@ -16,7 +16,7 @@ from remargin.experiments.study import Study
 from remargin.files import read_header, write_header
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
-from remargin.teaching import teach
+from remargin.teaching import taught_before, teach
 from remargin.training.teacher import TeacherSettings, train_cross_encoder
 
 FORMAT = "remargin-teacher-1"
@@ -31,15 +31,17 @@ def taught_triplets(study: Study, triplets: Path) -> Path:
         train, dev, test = (Collection.load(study.data or "", split) for split in ("train", "dev", "test"))
         teacher = CrossEncoder.from_pretrained(next(iter(study.paths.values())))
         with Energy() as energy:
-            first_stage = study.first_stage
+            bm25 = study.first_stage
             settings = TeacherSettings(epochs=1)  # each query has several triplets
             folder = study.work / "teacher"
             trained = train_cross_encoder(
-                teacher, train, triplets, folder, settings, dev, first_stage, skip_bad=True, overwrite=True
+                teacher, train, triplets, folder, settings, dev, bm25, skip_bad=True, overwrite=True, say=study.say
             )
             teacher = CrossEncoder.from_pretrained(folder)
-            study.say(f"the teacher scores {triplets.name}")
-            taught = teach(triplets, scored, teacher, train, skip_bad=True, overwrite=True)
+            taught = taught_before(triplets, scored, teacher, train)
+            if taught is None:
+                study.say(f"the teacher scores {triplets.name}")
+                taught = teach(triplets, scored, teacher, train, skip_bad=True, overwrite=True)
         first = search(test, "bm25", k=DEPTH)
         unfit = set(teacher.too_long(test.queries))  # stay as BM25 has them
         queries = {id: text for id, text in test.queries.items() if id not in unfit}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from remargin.evaluation.comparison import Comparison, Scores, compare_scores
+from remargin.evaluation.comparison import ComparedRun, Scores, compare_scores
 from remargin.experiments.outcome import Outcome
+from remargin.experiments.published import published_variants, variants_source
 from remargin.experiments.results import MEASURE, RECALL, TEST, Result
 from remargin.experiments.rows import BESIDE, PAPER, Chosen, choose, mean_and_spread, over_seeds
 from remargin.experiments.study import Study
@@ -17,17 +18,21 @@ from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 
 BOUND = 0.05  # the paper's: differences below it do not matter
+PAPER_NAMES = {row.name for row in PAPER}
 SWEPT = "*"
 BETTER = "‡"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A row of the table: what dev chose, what came of it for each seed, and each query's mean over the seeds."""
+    """A row of the table: what dev chose, and what came of it for each seed."""
 
     chosen: Chosen
     results: list[Result]
-    scores: Scores
+
+    def scores(self, test: str) -> Scores:
+        """Each query's, as the mean over seeds."""
+        return over_seeds(self.results, test)
 
     @property
     def seconds(self) -> float:
@@ -36,57 +41,92 @@ class Measured:
         return own + (self.chosen.sweep.seconds if self.chosen.sweep else 0.0)
 
     @property
+    def joules(self) -> float | None:
+        """The energy of the same."""
+        swept = [result for _, result in self.chosen.sweep.points] if self.chosen.sweep else []
+        spent = [result.joules for result in (*self.results, *swept)]
+        if None in spent:
+            return None
+        shares = [result.best_step / result.steps / len(self.results) for result in self.results] + [1.0] * len(swept)
+        return sum(share * (joules or 0.0) for share, joules in zip(shares, spent, strict=True))
+
+    @property
     def triplets(self) -> float:
         """Triplets seen by the best model, on average."""
         return sum(result.best_triplets for result in self.results) / len(self.results)
 
 
 def variants(study: Study) -> Outcome:
-    """A block for each backbone; its best in bold, and marks for what is as good."""
-    blocks: list[Block] = []
-    figures: list[Figure] = []
-    numbers: dict[str, Any] = {}
-    for model in study.models:
-        rows = {row.name: _measured(study, model, row) for row in (*PAPER, *BESIDE)}
-        untrained, bm25 = study.untrained(model, TEST), study.bm25(TEST)
-        comparison = _comparison({name: row.scores for name, row in rows.items()})
-        paper, beside = ({row.name: rows[row.name] for row in group} for group in (PAPER, BESIDE))
-        blocks.append(Block(model, [_row(comparison, name, row, paper) for name, row in paper.items()]))
-        others = [_row(comparison, name, row, paper) for name, row in beside.items()]
-        others += [_untrained("no training", untrained), _untrained("BM25", bm25)]
-        blocks.append(Block(f"{model}, beside the paper", others))
-        numbers[model] = {name: _numbers(comparison, name, row) for name, row in rows.items()}
-        numbers[model] |= {name: _means(r) for name, r in (("no training", untrained), ("BM25", bm25))}
-        figures.append(_scatter(study, model, rows))
-    header = ["target", "chosen", MEASURE, "±", RECALL, "± ", "time", "triplets"]
-    table = Table("Target variants", header, blocks, _notes(study))
-    return Outcome(Section("variants", "Variants", _summary(numbers), [table], figures, _settings(study), []), numbers)
+    """A table for each test collection; claims and figures are about the first, the study's own."""
+    rows = {model: {row.name: _measured(study, model, row) for row in (*PAPER, *BESIDE)} for model in study.models}
+    tables, compared = [], {}
+    for test in study.tests:
+        compared[test] = {
+            model: compare_in_groups({name: row.scores(test) for name, row in of_model.items()})
+            for model, of_model in rows.items()
+        }
+        tables.append(_table(study, rows, compared[test], test))
+    numbers = {model: _numbers_of(study, model, of_model, compared[TEST][model]) for model, of_model in rows.items()}
+    figures: list[Figure] = [_scatter(study, model, of_model) for model, of_model in rows.items()]
+    tables.append(_published())
+    return Outcome(Section("variants", "Variants", _summary(numbers), tables, figures, _settings(study), []), numbers)
 
 
 def _measured(study: Study, model: str, row: Any) -> Measured:
     chosen = choose(study, model, row)
-    results = chosen.results(study)
-    return Measured(chosen, results, over_seeds(results))
+    return Measured(chosen, chosen.results(study))
 
 
-def _comparison(scores: dict[str, Scores]) -> dict[str, Comparison]:
-    """Every row against the best of the paper's, for each measure: one group of tests each."""
-    found = {}
+def _table(study: Study, rows: dict[str, dict[str, Measured]], compared: dict[str, Compared], test: str) -> Table:
+    """A block for each backbone; its best in bold, and marks for what is as good."""
+    blocks: list[Block] = []
+    for model, of_model in rows.items():
+        cells = {name: _row(compared[model], name, row, test) for name, row in of_model.items()}
+        blocks.append(Block(model, [cells[row.name] for row in PAPER]))
+        as_they_are = {"no training": study.untrained(model, test), "BM25": study.bm25(test)}
+        others = [cells[row.name] for row in BESIDE]
+        others += [_untrained(name, _means(result, test)) for name, result in as_they_are.items()]
+        blocks.append(Block(f"{model}, beside the paper", others))
+    header = ["target", "chosen", MEASURE, "±", RECALL, "± ", "time", "triplets"]
+    title = "Target variants" if len(study.tests) == 1 else f"Target variants on {study.tests[test]}"
+    return Table(title, header, blocks, _notes(study, test))
+
+
+def _numbers_of(study: Study, model: str, rows: dict[str, Measured], compared: Compared) -> dict[str, Any]:
+    found: dict[str, Any] = {name: _numbers(compared, name, row) for name, row in rows.items()}
+    as_they_are = {"no training": study.untrained(model, TEST), "BM25": study.bm25(TEST)}
+    return found | {name: _means(result, TEST) for name, result in as_they_are.items()}
+
+
+Compared = dict[str, dict[str, ComparedRun]]  # by measure and row
+
+
+def compare_in_groups(scores: dict[str, Scores], reference: str | None = None) -> Compared:
+    """Every row against the best of the paper's, or a given one. The paper's rows are one group of tests, ours another.
+
+    So what the paper leaves out does not make its own tests stricter.
+    """
+    groups = [[name for name in scores if (name in PAPER_NAMES) == of_paper] for of_paper in (True, False)]
+    found: Compared = {}
     for measure in (MEASURE, RECALL):
-        of_measure = {name: {measure: of_row[measure]} for name, of_row in scores.items()}
-        means = {row.name: _mean(of_measure[row.name][measure]) for row in PAPER}
-        found[measure] = compare_scores(of_measure, reference=max(means, key=means.__getitem__), bound=BOUND)
+        means = {name: _mean(scores[name][measure]) for name in groups[0]}
+        best = reference or max(means, key=means.__getitem__)
+        found[measure] = {}
+        for group in groups:
+            of_measure = {name: {measure: scores[name][measure]} for name in dict.fromkeys([best, *group])}
+            compared = compare_scores(of_measure, reference=best, bound=BOUND)
+            found[measure] |= {row.run: row for row in compared.rows}
     return found
 
 
-def _row(comparison: dict[str, Comparison], name: str, row: Measured, best_of: dict[str, Measured]) -> list[Cell]:
+def _row(comparison: Compared, name: str, row: Measured, test: str) -> list[Cell]:
     cells = [Cell(name), Cell(_chosen(row.chosen))]
     for measure in (MEASURE, RECALL):
-        found = comparison[measure].row(measure, name)
-        mean, spread = mean_and_spread(row.results, measure)
+        found = comparison[measure][name]
+        mean, spread = mean_and_spread(row.results, measure, test)
         better = found.difference is not None and found.difference.different and found.difference.mean.mean > 0
         marks = (DAGGER if found.equivalent else "") + (BETTER if better else "")
-        cells += [number(mean, bold=name in best_of and found.difference is None, marks=marks), number(spread)]
+        cells += [number(mean, bold=found.difference is None, marks=marks), number(spread)]
     swept = SWEPT if row.chosen.sweep else ""
     return [
         *cells,
@@ -95,8 +135,7 @@ def _row(comparison: dict[str, Comparison], name: str, row: Measured, best_of: d
     ]
 
 
-def _untrained(name: str, result: Result) -> list[Cell]:
-    means = _means(result)
+def _untrained(name: str, means: dict[str, float]) -> list[Cell]:
     return [Cell(name), Cell(""), number(means[MEASURE]), Cell(""), number(means[RECALL]), *[Cell("")] * 3]
 
 
@@ -118,39 +157,52 @@ def time_text(seconds: float) -> str:
     return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02} h"
 
 
-def _numbers(comparison: dict[str, Comparison], name: str, row: Measured) -> dict[str, Any]:
+def _numbers(comparison: Compared, name: str, row: Measured) -> dict[str, Any]:
     found: dict[str, Any] = {
         "seconds": row.seconds,
         "sweep_seconds": row.chosen.sweep.seconds if row.chosen.sweep else 0.0,
         "triplets": row.triplets,
         "tuned_to": row.chosen.tuned_to,
         "rate": row.chosen.spec.rate,
-        "joules": _sum([result.joules for result in row.results]),
+        "run_seconds": sum(result.seconds for result in row.results) / len(row.results),
+        "joules": row.joules,
     }
     for measure in (MEASURE, RECALL):
-        compared = comparison[measure].row(measure, name)
+        compared = comparison[measure][name]
         found[measure] = mean_and_spread(row.results, measure)[0]
         found[f"{measure} best"] = compared.difference is None
         found[f"{measure} equivalent"] = compared.equivalent
     return found
 
 
-def _means(result: Result) -> dict[str, float]:
-    return {measure: _mean(values) for measure, values in result.test().items()}
+def _means(result: Result, test: str) -> dict[str, float]:
+    return {measure: _mean(values) for measure, values in result.test(test).items()}
 
 
 def _mean(values: Any) -> float:
     return float(sum(values.values()) / len(values))
 
 
-def _sum(values: list[float | None]) -> float | None:
-    return None if None in values else sum(value for value in values if value is not None)
+def _published() -> Table:
+    """What the paper printed, for MS MARCO."""
+    blocks: dict[str, list[list[Cell]]] = {}
+    for row in published_variants():
+        cells = [Cell(row.target)]
+        for values, equal in ((row.ndcg, row.ndcg_equivalent), (row.recall, row.recall_equivalent)):
+            cells += [number(v, marks=DAGGER if e else "") for v, e in zip(values, equal, strict=True)]
+        swept = SWEPT if row.target.startswith("static") else ""
+        time, seen = Cell(f"{row.time} h", marks=swept, value=row.seconds), number(row.triplets, 2)
+        blocks.setdefault(row.model, []).append([*cells, time, seen])
+    header = ["target", "nDCG@10 DL19", "DL20", "R@1000 DL19", "DL20 ", "time", "triplets (M)"]
+    source = variants_source()
+    notes = [f"{source.label}: {source.citation}"]
+    return Table("Published for MS MARCO", header, [Block(m, rows) for m, rows in blocks.items()], notes)
 
 
 def _scatter(study: Study, model: str, rows: dict[str, Measured]) -> Scatter:
     """Distributed against the tuned static margin, query by query."""
     return scatter_of(
-        {"static": rows["static"].scores[MEASURE], "distributed": rows["distributed"].scores[MEASURE]},
+        {name: rows[name].scores(TEST)[MEASURE] for name in ("static", "distributed")},
         study.queries(),
         MEASURE,
         name=f"queries-{model}",
@@ -175,15 +227,16 @@ def _summary(numbers: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _notes(study: Study) -> list[str]:
+def _notes(study: Study, test: str) -> list[str]:
     seeds = len(study.plan.seeds)
     return [
         f"Bold: the best of the paper's targets for a backbone. {DAGGER} equivalent to it (paired TOST within {BOUND}, "
-        f"Bonferroni). {BETTER} better than it (paired t-test, Bonferroni). ± is the standard deviation over {seeds} "
+        f"Bonferroni: the paper's targets are one group, the others another). {BETTER} better than it (paired t-test, "
+        f"Bonferroni). ± is the standard deviation over {seeds} "
         f"seeds; each query counts with its mean over seeds.",
         f"{SWEPT} with the sweep over margins or temperatures. Time and triplets are those until the best model by "
         "dev; the choice of the learning rate, from one grid for every row, is not counted.",
-        f"Test: exact full ranking of {study.name}. Margin, temperature, learning rate and when to stop: dev.",
+        f"Test: exact full ranking of {study.tests[test]}. Margin, temperature, learning rate and when to stop: dev.",
     ]
 
 

@@ -8,7 +8,6 @@ made from those files alone, so that one that was stopped goes on where it was a
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -19,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from remargin.data.benchmarks import BEIR
-from remargin.data.collection import Collection, open_source
-from remargin.data.tables import Rejects
+from remargin.data.collection import Collection
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.comparison import BEST, CompareSettings, read_scores
 from remargin.evaluation.measures import evaluate, judged_cutoff
-from remargin.experiments.columns import file_name, find_column, stems
+from remargin.experiments.columns import file_name, find_column, judgments_hash, stems
 from remargin.experiments.hardware import hardware, versions
 from remargin.experiments.published import published_zero_shot
 from remargin.files import locked, new_file, read_header, refuse_existing, sha256, write_header
@@ -125,7 +123,7 @@ def zero_shot(
     out = Path(out)
     refuse_existing(out, overwrite=True, marker=SETTINGS)
     judgments = {
-        (part, column.split): _judgments(part, column.split, skip_bad)
+        (part, column.split): judgments_hash(part, column.split, skip_bad)
         for column in all_columns
         for part in column.parts
     }
@@ -195,18 +193,6 @@ def _reference(rows: Sequence[PublishedRow], columns: Sequence[Column], name: st
         problem = f"{len(common)} columns in common with {name}, too few for a test over data sets"
         raise InputError(problem, do=f"add collections that it has, {FEWEST} at least: {', '.join(row.cells)}")
     return row
-
-
-def _judgments(data: str, split: str, skip_bad: bool) -> str:
-    """A hash of a collection's judgments: cheap, and shows at the start whether the collection is there at all."""
-    source = open_source(data, Rejects(skip_bad))
-    if split not in source.splits():
-        have = ", ".join(source.splits()) or "none"
-        raise InputError(f"no split {split!r}; it has: {have}", file=data, do="choose another collection")
-    digest = hashlib.blake2b(digest_size=16)
-    for query, document, grade, *_ in source.judgments(split):
-        digest.update(f"{query}\t{document}\t{grade}\n".encode())
-    return digest.hexdigest()
 
 
 def _systems(models: Mapping[str, str | Path], bm25: bool) -> list[_System]:

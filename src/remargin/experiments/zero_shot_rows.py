@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from remargin.experiments.columns import stems
@@ -45,8 +46,9 @@ def zero_shot_rows(study: Study) -> Outcome:
         found = {"BM25": _cells(study, study.bm25(TEST, ZERO_SHOT), TEST, ZERO_SHOT)}
         found["no training"] = _cells(study, study.untrained(model, TEST, ZERO_SHOT), TEST, ZERO_SHOT)
         for name, (row, test, zero_shot) in ROWS.items():
-            (result,) = choose(study, model, row).results(study, every_seed=False)
-            found[name] = _cells(study, result, test, zero_shot)
+            spec = choose(study, model, row).spec
+            whole = replace(spec, early_stopping=spec.early_stopping and test != LAST)
+            found[name] = _cells(study, study.run(whole, test, zero_shot), test, zero_shot)
         table = zero_shot_table(found, study.columns, in_domain, MEASURE, published_zero_shot())
         table.title = f"{model}, trained on {study.name}"
         tables.append(table)

@@ -20,7 +20,10 @@ FORMAT = "remargin-checkpoint-2"
 
 @dataclass
 class Progress:
-    """Where a run is: what it has seen, validations so far, the best of them, and how many since brought no gain."""
+    """Where a run is: what it has seen, validations so far, the best of them, and how many since brought no gain.
+
+    `began_alike` says that the encoder mapped all texts to nearly one vector before it was trained.
+    """
 
     step: int = 0
     triplets: int = 0
@@ -30,6 +33,7 @@ class Progress:
     without_gain: int = 0
     validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     seconds: float = 0.0
+    began_alike: bool = False
 
 
 def save_checkpoint(
@@ -60,7 +64,10 @@ def load_checkpoint(
     header.pop("format")
     precision = header.pop("precision")
     header["validations"] = [(step, value) for step, value in header["validations"]]
-    tensors = safetensors.torch.load_file(folder / "state.safetensors")
+    try:
+        tensors = safetensors.torch.load_file(folder / "state.safetensors")
+    except (OSError, safetensors.SafetensorError):
+        raise InputError("damaged or missing", file=folder / "state.safetensors", do=remedy) from None
     try:
         for prefix, module in modules.items():
             names = module.state_dict()

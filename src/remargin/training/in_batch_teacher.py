@@ -14,10 +14,13 @@ from torch import Tensor
 from remargin.data.tokens import TokenStore
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.files import new_file
+from remargin.files import append_array, map_array, read_header, write_header
+from remargin.losses import Similarity
 from remargin.progress import track
 
+FORMAT = "remargin-in-batch-teacher-1"
 TEXTS_AT_ONCE = 16_384
+BYTES = np.dtype(np.float16).itemsize
 
 
 class InBatchTeacher:
@@ -25,8 +28,8 @@ class InBatchTeacher:
 
     >>> teacher = InBatchTeacher(np.eye(2, dtype="f4"), np.eye(2, dtype="f4"))
     >>> teacher.margins(np.array([0, 1]), np.array([0, 1]), np.array([1, 0]))
-    tensor([[1., 0.],
-            [0., 1.]])
+    tensor([[0., 1., 1., 0.],
+            [1., 0., 0., 1.]])
     """
 
     def __init__(self, queries: NDArray[Any], documents: NDArray[Any]) -> None:
@@ -38,35 +41,61 @@ class InBatchTeacher:
         model: str | Path,
         queries: TokenStore,
         documents: TokenStore,
+        similarity: Similarity,
         out: Path,
         device: torch.device,
         resume: bool,
         say: Callable[[str], None],
     ) -> InBatchTeacher:
-        """Encode a prepared collection; a run that goes on has its vectors already."""
-        files = [out / "teacher" / f"{name}.npy" for name in ("queries", "documents")]
-        if not (resume and all(file.exists() for file in files)):
-            teacher = BiEncoder.from_pretrained(model).to(device)
-            say(f"in-batch teacher: {model}")
-            queries.require(teacher.tokenizer, teacher.query_length, teacher.query_prefix)
-            documents.require(teacher.tokenizer, teacher.document_length, teacher.document_prefix)
-            for file, store in zip(files, (queries, documents), strict=True):
-                _encode(teacher, store, file)
-        return cls(*(np.load(file, mmap_mode="r", allow_pickle=False) for file in files))
+        """Encode a prepared collection into `out/teacher`; a run that goes on does not encode what is there already.
+
+        Raises:
+            InputError: for a teacher with another tokenizer, lengths or prefixes than the collection's, or with another
+                similarity than the student's, whose margins would be of another scale.
+        """
+        teacher = BiEncoder.from_pretrained(model).to(device)
+        if teacher.similarity != similarity:
+            problem = f"the in-batch teacher {model} has {teacher.similarity} similarity, the model has {similarity}"
+            raise InputError(problem, do="use a teacher with the model's similarity")
+        say(f"in-batch teacher: {model}")
+        queries.require(teacher.tokenizer, teacher.query_length, teacher.query_prefix)
+        documents.require(teacher.tokenizer, teacher.document_length, teacher.document_prefix)
+        folder = out / "teacher"
+        folder.mkdir(parents=True, exist_ok=True)
+        stores = {"queries": queries, "documents": documents}
+        return cls(*(_vectors(teacher, store, folder / f"{name}.bin", resume) for name, store in stores.items()))
 
     def margins(self, queries: NDArray[np.int64], positives: NDArray[np.int64], negatives: NDArray[np.int64]) -> Tensor:
-        """How much more similar query i is to its positive than to negative j, (B, B), for the teacher."""
+        """How much more similar query i is to its positive than to document j, (B, 2B): positives, then negatives."""
         q = torch.from_numpy(np.asarray(self._queries[queries], np.float32))
-        p, n = (torch.from_numpy(np.asarray(self._documents[rows], np.float32)) for rows in (positives, negatives))
-        return (q * p).sum(1, keepdim=True) - q @ n.T
+        rows = np.concatenate([positives, negatives])
+        scores = q @ torch.from_numpy(np.asarray(self._documents[rows], np.float32)).T
+        return scores.diagonal()[:, None] - scores
 
 
-def _encode(model: BiEncoder, store: TokenStore, file: Path) -> None:
-    blocks = [np.arange(i, min(i + TEXTS_AT_ONCE, len(store))) for i in range(0, len(store), TEXTS_AT_ONCE)]
-    found = np.empty((len(store), model.dimension), np.float16)
-    for rows in track(blocks, "encoding for the teacher", total=len(blocks)):
-        found[rows] = model.encode_tokens(store.take(rows))
-    if not np.isfinite(found).all():
-        raise InputError("the in-batch teacher gives vectors that are not numbers", do="use another model")
-    with new_file(file, overwrite=True) as out:
-        np.save(out, found, allow_pickle=False)
+def _vectors(teacher: BiEncoder, store: TokenStore, file: Path, resume: bool) -> NDArray[Any]:
+    """A store's vectors in a file, one block of texts after another. Its header says how many are safely in it."""
+    header, shape = file.with_suffix(".json"), (len(store), teacher.dimension)
+    made = {"format": FORMAT, "teacher": teacher.fingerprint(), "texts": store.header["sha256"], "shape": list(shape)}
+    done = _done(file, header, made) if resume else 0
+    starts = range(done, len(store), TEXTS_AT_ONCE)
+    for start in track(starts, "encoding for the teacher", total=len(starts)):
+        rows = np.arange(start, min(start + TEXTS_AT_ONCE, len(store)))
+        with np.errstate(over="ignore"):
+            vectors = teacher.encode_tokens(store.take(rows)).astype(np.float16)
+        if not np.isfinite(vectors).all():
+            raise InputError("the in-batch teacher gives vectors that are not numbers", do="use another model")
+        append_array(file, start * teacher.dimension * BYTES, vectors)
+        write_header(header, {**made, "done": start + len(rows)})
+    return map_array(file, np.float16, shape)
+
+
+def _done(file: Path, header: Path, made: dict[str, Any]) -> int:
+    """How many texts have their vectors already: none, unless all was made in the same way and is there."""
+    try:
+        before = read_header(header, FORMAT, "it is made again")
+        done = int(before.pop("done"))
+        map_array(file, np.float16, (done, made["shape"][1]), at_least=done < made["shape"][0])
+    except InputError:
+        return 0
+    return done if before == made else 0

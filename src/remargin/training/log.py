@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from torch import Tensor
+
+from remargin.files import new_file
 
 COLUMNS = (
     "step", "loss", "explicit_mean", "spread", "margin_mean", "margin_min", "margin_max",
@@ -79,7 +82,7 @@ class Log:
 
     def __enter__(self) -> Log:
         kept = self._rows_before(self._start) if self._start and self._path.exists() else []
-        with open(self._path, "w", newline="") as file:
+        with new_file(self._path, overwrite=True) as out, io.TextIOWrapper(out, newline="") as file:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
             writer.writerows(kept)
@@ -97,9 +100,9 @@ class Log:
         values = {"loss": loss.item(), "learning_rate": learning_rate, **speeds, **statistics}
         self._write({"step": step, **values})
         self._fabric.log_dict({f"train/{name}": value for name, value in values.items()}, step)
+        parts = "(mean {explicit_mean:.4f} + spread {spread:.4f})  ".format(**values) if "spread" in values else " "
         line = (
-            f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} "
-            f"(mean {values['explicit_mean']:.4f} + spread {values['spread']:.4f})  "
+            f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} {parts}"
             f"target {values['target_mean']:.2f}  lr {learning_rate:.1e}  "
             f"{speeds['triplets_per_second']:,.1f} triplets/s  {speeds['tokens_per_second']:,.0f} tokens/s  "
             f"{speeds['utilisation']:.0%} utilised  "

@@ -77,7 +77,8 @@ def fit(
         observe: gets the number of each batch, from 0, and its vectors: queries, positives and negatives.
 
     Raises:
-        InputError: if data and model do not fit, the loss is not a number, or the encoder has collapsed.
+        InputError: if data and model do not fit, a teacher is missing, the loss is not a number, or the encoder has
+            collapsed.
     """
     settings, out = settings or FitSettings(), Path(out)
     precision = fast_precision() if settings.precision == "auto" else settings.precision
@@ -88,12 +89,14 @@ def fit(
     training.queries.require(model.tokenizer, model.query_length, model.query_prefix)
     training.documents.require(model.tokenizer, model.document_length, model.document_prefix)
     loss = loss or settings.loss.build(model.similarity)
+    _require_teachers(loss, training, settings)
+    started = time.perf_counter()
     model, loss = model.to(device), loss.to(device)
     training.sampler = make_sampler(model, training.queries, training.triplets, settings, out, resume, say)
     training.teacher_scale = _teacher_scale(training, settings.loss.teacher_scale, loss, say)
     if settings.in_batch_teacher is not None:
         training.in_batch_teacher = InBatchTeacher.load(
-            settings.in_batch_teacher, training.queries, training.documents, out, device, resume, say
+            settings.in_batch_teacher, training.queries, training.documents, model.similarity, out, device, resume, say
         )
     torch.manual_seed(settings.seed)
     optimiser = make_optimiser([model, loss], settings)
@@ -107,7 +110,7 @@ def fit(
         say(f"resuming after step {progress.step:,}")
     say(_describe(device, training, settings))
     say(engine.describe() + ("" if settings.attention_dropout else "; no attention dropout"))
-    before_stop, started, watch = progress.seconds, time.perf_counter(), _Watch(settings)
+    before_stop, watch = progress.seconds, _Watch(settings, progress)
     meter = Meter(engine.operations_per_token, matmul_rate(device, dtype))
     loader = Loader(training, progress.step * settings.accumulate, engine.cut)
     with engine, loader, Log(out, fabric, progress.step, settings.steps, say, meter) as log:
@@ -159,7 +162,7 @@ def fit(
             to_save = progress.step % settings.save_every == 0 or progress.step == settings.steps
             to_log = progress.step % settings.log_every == 0 or progress.step in (1, settings.steps)
             if to_log or to_save:
-                watch.check(progress.step, value, positives)
+                watch.check(value, positives)
             if to_log:
                 log.training(
                     progress.step,
@@ -198,10 +201,25 @@ def _describe(device: torch.device, training: TrainingData, settings: FitSetting
     return f"{settings.steps:,} steps of {triplets:g} triplets ({epochs:.2f} epochs of {sampler.epoch}) on {device}"
 
 
+def needs_scores(loss: nn.Module) -> bool:
+    """Whether a loss takes its targets from a teacher's scores.
+
+    >>> needs_scores(MarginLoss("teacher")), needs_scores(MarginLoss(0.3))
+    (True, False)
+    """
+    return isinstance(loss, DualTeacherLoss) or (isinstance(loss, MarginLoss) and loss.target == "teacher")
+
+
+def _require_teachers(loss: nn.Module, training: TrainingData, settings: FitSettings) -> None:
+    if needs_scores(loss) and not training.triplets.header["scores"]:
+        raise InputError('target "teacher" needs scores', do="prepare triplets that have scores")
+    if isinstance(loss, DualTeacherLoss) and settings.in_batch_teacher is None:
+        raise InputError("dual supervision needs a second teacher", do="name an in_batch_teacher in the settings")
+
+
 def _teacher_scale(training: TrainingData, asked: float | None, loss: nn.Module, say: Callable[[str], None]) -> float:
     """What the teacher's margins are multiplied with: what was asked for, or what brings them into a cosine's range."""
-    taught = isinstance(loss, DualTeacherLoss) or (isinstance(loss, MarginLoss) and loss.target == "teacher")
-    if asked is not None or not taught:
+    if asked is not None or not needs_scores(loss):
         return asked or 1.0
     large = training.large_margin() if loss.similarity == "cosine" else None
     if not large:
@@ -219,6 +237,8 @@ def _loss_arguments(loss: nn.Module, batch: Any, device: torch.device) -> dict[s
         if batch.teacher_margin is None:
             raise InputError('target "teacher" needs scores', do="prepare triplets that have scores")
         margins = {"teacher_margin": batch.teacher_margin.to(device)}
+        if dual and batch.in_batch_margin is None:
+            raise InputError("dual supervision needs a second teacher", do="name an in_batch_teacher in the settings")
         return margins | ({"in_batch_margin": batch.in_batch_margin.to(device)} if dual else {})
     return {}
 
@@ -226,27 +246,32 @@ def _loss_arguments(loss: nn.Module, batch: Any, device: torch.device) -> dict[s
 def _statistics(
     loss: nn.Module, queries: Tensor, positives: Tensor, negatives: Tensor, arguments: dict[str, Any]
 ) -> dict[str, float]:
+    """Margins and targets of a batch; also the two parts of the loss, if it has them."""
+    left_out = {"loss"}
     if not isinstance(loss, MarginLoss):
+        left_out |= {"explicit_mean", "spread"}
         loss, arguments = MarginLoss(similarity=getattr(loss, "similarity", "cosine")), {}
     found = loss.statistics(queries.detach(), positives.detach(), negatives.detach(), **arguments)
-    return {name: float(value) for name, value in found._asdict().items() if name != "loss"}
+    values = torch.stack(found).tolist()
+    return {name: value for name, value in zip(found._fields, values, strict=True) if name not in left_out}
 
 
 class _Watch:
     """Stops a run that has gone wrong, and says why."""
 
-    def __init__(self, settings: FitSettings) -> None:
+    def __init__(self, settings: FitSettings, progress: Progress) -> None:
         self._do = f"use a lower learning rate than {settings.learning_rate:g}, or a longer warm-up"
-        self._limit = COLLAPSED
+        self._progress = progress
 
-    def check(self, step: int, loss: Tensor, positives: Tensor) -> None:
+    def check(self, loss: Tensor, positives: Tensor) -> None:
         """Look at a step's loss and vectors."""
+        step = self._progress.step
         if not math.isfinite(loss.item()):
             raise InputError(f"the loss is {loss.item()} at step {step}", do=self._do)
         unit = nn.functional.normalize(positives.detach().double(), dim=1)
         pairs = len(unit) * (len(unit) - 1)
         alike = float((unit.sum(0).square().sum() - len(unit)) / max(1, pairs))
         if step == 1 and alike > COLLAPSED:
-            self._limit = ALL_THE_SAME  # an encoder without any training starts out like that, and may yet learn
-        if pairs and alike > self._limit:
+            self._progress.began_alike = True  # an encoder without any training is like that, and may yet learn
+        if pairs and alike > (ALL_THE_SAME if self._progress.began_alike else COLLAPSED):
             raise InputError(f"the encoder has collapsed at step {step}: it maps all texts to one vector", do=self._do)

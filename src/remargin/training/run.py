@@ -25,10 +25,11 @@ from remargin.evaluation.runs import Run
 from remargin.files import new_file, sha256
 from remargin.mining import MiningSettings, mine
 from remargin.retrieval.search import search
-from remargin.training.loop import Fitted, fit
+from remargin.training.loop import Fitted, fit, needs_scores
 from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
+CONFIG = "config.yaml"
 PACKAGES = ("remargin", "torch", "transformers", "tokenizers", "numpy", "pytorch-lightning")
 
 
@@ -66,19 +67,29 @@ def start(
     """
     out = request.out
     asked = {**{name: _plain(value) for name, value in asdict(request).items()}, "settings": asdict(settings)}
-    _claim(out, asked, resume)
+    new = _is_new(out, asked, resume)
+    evaluate(Run.of({}), {"": {"": 1}}, [settings.validation_measure])  # an unknown measure is an error now
     options: Any = {"query_length": request.query_length, "document_length": request.document_length}
     model = BiEncoder.from_pretrained(request.model, pooling=request.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
+    loss = settings.loss.build(model.similarity)
     data = _training_folder(request)
-    if not data.exists():
-        _prepare(request, model, settings, say)
-    _write_config(out, data, asked)
-    validator = _validator(request, data, settings, say)
-    also = None if request.also is None else Collection.load(request.also, "test", skip_bad=True)
-    before = None if also is None else _measure(model, also, settings.validation_measure)
+    if needs_scores(loss) and request.triplets is None and data == out / "data":
+        raise InputError('target "teacher" needs scores', do="give --triplets that have scores")
+    split = _validation_split(request, settings)
     wanted = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if request.tensorboard else []
     loggers = [_logger(text, out) for text in [*wanted, *(request.loggers or [])]]
-    fitted = fit(model, data, out, None, settings, validator, loggers, resume, say)
+    first_stage = None if request.validation_run is None else Run.load(request.validation_run)
+    also = None if request.also is None else Collection.load(request.also, "test", skip_bad=True)
+    if new:
+        _write_config(out, {"command": " ".join(sys.argv), "asked": asked, "versions": _versions()})
+    if not data.exists():
+        _prepare(request, model, settings, say)
+    _add_hashes(out, data, request.model)
+    validator = None if split is None else Validator(data, split, settings, first_stage)
+    if validator is None:
+        say("no dev split: training without validation")
+    before = None if also is None else _measure(model, also, settings.validation_measure)
+    fitted = fit(model, data, out, loss, settings, validator, loggers, resume, say)
     report: dict[str, Any] = {**asdict(fitted), "model": str(fitted.model)}
     if also is not None and before is not None:
         after = _measure(BiEncoder.from_pretrained(fitted.model), also, settings.validation_measure)
@@ -96,10 +107,10 @@ def start(
 
 def _logger(text: str, out: Path) -> Any:
     """A Lightning logger from its class and arguments; where to log is the run's folder, if it wants to know."""
-    path, *arguments = shlex.split(text)
-    module, _, name = path.rpartition(".")
-    options: dict[str, Any] = dict(argument.partition("=")[::2] for argument in arguments)
     try:
+        path, *arguments = shlex.split(text) or [""]
+        module, _, name = path.rpartition(".")
+        options: dict[str, Any] = dict(argument.partition("=")[::2] for argument in arguments)
         kind = getattr(importlib.import_module(module), name)
         for place in ("root_dir", "save_dir"):
             if place in inspect.signature(kind).parameters:
@@ -113,20 +124,19 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _claim(out: Path, asked: dict[str, Any], resume: bool) -> None:
-    """A run's folder is new, or it is the same run's and it is to go on."""
-    config = out / "config.yaml"
-    if not out.exists() or not any(out.iterdir()):
-        return
+def _is_new(out: Path, asked: dict[str, Any], resume: bool) -> bool:
+    """A run's folder is new, or it is the same run's and it is to go on. With a config alone it is as good as new."""
+    config = out / CONFIG
+    if not out.exists() or all(path == config for path in out.iterdir()):
+        return True
     if not resume:
         raise InputError("already exists", file=out, do="choose another place, or go on with that run (--resume)")
-    if not config.exists():
-        return  # it was stopped before it began to train
-    before = yaml.safe_load(config.read_text(encoding="utf-8"))["asked"]
+    before = _read_config(out)["asked"]
     changed = [name for name in asked if before.get(name) != json.loads(json.dumps(asked[name]))]
     if changed:
         problem = f"the run was started with other settings: {', '.join(changed)}"
         raise InputError(problem, file=config, do="resume with the same settings, or start another run")
+    return False
 
 
 def _training_folder(request: RunRequest) -> Path:
@@ -150,41 +160,61 @@ def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: 
             say(f"{what}: {count:,}")
 
 
-def _validator(request: RunRequest, data: Path, settings: FitSettings, say: Callable[[str], None]) -> Validator | None:
-    """On dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
-    if request.validation_split is None and "dev" not in open_source(data).splits():
-        if settings.patience is not None:
-            do = "name a split to stop on with --validation-split, but not the one that you will report"
-            raise InputError("patience needs a dev split, and there is none", file=request.data, do=do)
-        say("no dev split: training without validation")
-        return None
-    run = None if request.validation_run is None else Run.load(request.validation_run)
-    return Validator(data, request.validation_split or "dev", settings, run)
+def _validation_split(request: RunRequest, settings: FitSettings) -> str | None:
+    """Dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
+    splits, split = open_source(request.data).splits(), request.validation_split or "dev"
+    if split in splits:
+        return split
+    if request.validation_split is not None:
+        have = ", ".join(splits) or "none"
+        raise InputError(f"no split {split!r}; it has: {have}", file=request.data, do="choose one of those")
+    if settings.patience is not None:
+        do = "name a split to stop on with --validation-split, but not the one that you will report"
+        raise InputError("patience needs a dev split, and there is none", file=request.data, do=do)
+    return None
 
 
 def _measure(model: BiEncoder, collection: Collection, measure: str) -> float:
     return evaluate(search(collection, "exact", model), collection.qrels, [measure]).means[measure]
 
 
-def _write_config(out: Path, data: Path, asked: dict[str, Any]) -> None:
-    if (out / "config.yaml").exists():
+def _read_config(out: Path) -> dict[str, Any]:
+    do = "choose another place"
+    try:
+        config = yaml.safe_load((out / CONFIG).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"no run to go on with: there is no {CONFIG} in it", file=out, do=do) from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        config = None
+    if not isinstance(config, dict) or not isinstance(config.get("asked"), dict):
+        raise InputError("not the config of a training run", file=out / CONFIG, do=do)
+    return config
+
+
+def _write_config(out: Path, content: dict[str, Any]) -> None:
+    plain = json.loads(json.dumps(content))
+    with new_file(out / CONFIG, overwrite=True) as file:
+        file.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode())
+
+
+def _add_hashes(out: Path, data: Path, model: str) -> None:
+    """Put the hashes of the input into the config, unless they are there."""
+    config = _read_config(out)
+    if "sha256" in config:
         return
+    header = json.loads((data / "remargin.json").read_text(encoding="utf-8"))
+    triplets = json.loads((data / "triplets" / "header.json").read_text(encoding="utf-8"))
+    hashes = {**header["sha256"], **{f"triplets/{name}": of_file for name, of_file in triplets["sha256"].items()}}
+    weights = sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []
+    hashes |= {f"model/{path.name}": sha256(path) for path in weights}
+    _write_config(out, {**config, "sha256": hashes})
+
+
+def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = "not installed"
-    header = json.loads((data / "remargin.json").read_text(encoding="utf-8"))
-    triplets = json.loads((data / "triplets" / "header.json").read_text(encoding="utf-8"))
-    content = {
-        "command": " ".join(sys.argv),
-        "asked": json.loads(json.dumps(asked)),
-        "versions": versions,
-        "sha256": {**header["sha256"], **{f"triplets/{n}": h for n, h in triplets["sha256"].items()}},
-    }
-    if Path(asked["model"]).is_dir():
-        weights = sorted(Path(asked["model"]).glob("*.safetensors"))
-        content["sha256"] |= {f"model/{path.name}": sha256(path) for path in weights}
-    with new_file(out / "config.yaml") as file:
-        file.write(yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode())
+    return versions

@@ -96,6 +96,7 @@ class FitSettings:
             "steps",
             "batch_size",
             "accumulate",
+            "validate_every",
             "validation_depth",
             "validation_queries",
             "log_every",
@@ -107,8 +108,18 @@ class FitSettings:
         if (self.loss.target == "teacher" and self.loss.in_batch) != (self.in_batch_teacher is not None):
             problem = "a teacher's in-batch targets and an in-batch teacher go together"
             raise InputError(problem, do="give both --in-batch and --in-batch-teacher with target teacher, or neither")
-        if not self.learning_rate > 0:
-            raise InputError(f"learning_rate is {self.learning_rate}", do="it must be above 0")
+        if self.patience is not None and self.patience < 1:
+            raise InputError(f"patience is {self.patience}", do="it must be at least 1")
+        if not 0 < self.learning_rate < math.inf:
+            raise InputError(f"learning_rate is {self.learning_rate}", do="it must be a number above 0")
+        if self.clip is not None and not self.clip > 0:
+            raise InputError(f"clip is {self.clip}", do="it must be above 0")
+        if not 0 <= self.weight_decay < math.inf:
+            raise InputError(f"weight_decay is {self.weight_decay}", do="it must be a number, 0 or above")
+        if not 0 < self.gamma <= 1:
+            raise InputError(f"gamma is {self.gamma}", do="it must be above 0 and at most 1")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed is {self.seed}", do="it must be at least 0 and below 2**63")
         if not 0 <= self.warm_up < 1:
             raise InputError(f"warm_up is {self.warm_up}", do="it is a share of the steps, at least 0 and below 1")
         if self.schedule not in ("constant", "linear", "exponential"):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from remargin.ahead import ahead
@@ -21,7 +25,6 @@ from remargin.data.collection import Collection
 from remargin.data.shuffle import Shuffle
 from remargin.data.tables import Rejects
 from remargin.data.tokens import LONGER, PairTokens
-from remargin.data.triplets import read_id_triplets
 from remargin.encoder import encoding_dtype
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate
@@ -29,7 +32,9 @@ from remargin.evaluation.runs import Run
 from remargin.files import read_header, refuse_existing, sha256
 from remargin.progress import track
 from remargin.retrieval.search import search
-from remargin.training.optimiser import learning_rate
+from remargin.teaching import readable_triplets, texts_fingerprint
+from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from remargin.training.optimiser import learning_rate, parameter_groups
 from remargin.training.settings import FitSettings
 
 
@@ -102,7 +107,8 @@ def train_cross_encoder(
     """Teach a cross-encoder to tell the positive of each triplet from its negatives, and save it.
 
     The loss is the cross-entropy of the softmax over a triplet's scores. Where `out` holds what the same call made
-    before, that is loaded instead.
+    before, that is loaded instead. Killed, the same call goes on from its last checkpoint, which is made at each
+    validation and lies in a hidden folder beside `out` until all is done.
 
     Args:
         model: an encoder with a new head, or a cross-encoder to go on with; its weights are changed.
@@ -132,70 +138,135 @@ def train_cross_encoder(
     rejects = Rejects(skip=skip_bad)
     data = _Data(model, collection, path, settings, rejects)
     validator = None if validation is None else _Reranking(model, validation, settings, first_stage)
-    device, dtype = model.device, encoding_dtype(model.precision, model.device)
     size, epochs = settings.batch_size, settings.epochs
-    say(f"{data.steps:,} steps of {size} triplets ({epochs} epochs of {len(data):,}) on {device}")
-    torch.manual_seed(settings.seed)
-    schedule = settings.schedule(data.steps)
-    weights = list(model.model.parameters())
-    matrices = {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": settings.weight_decay}
-    others = {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0}
-    optimiser = torch.optim.AdamW([matrices, others], lr=settings.learning_rate, fused=True)
-    marks = {math.ceil(data.steps * (i + 1) / settings.validations) for i in range(settings.validations)}
-    losses: list[Tensor] = []
-    validations: list[tuple[int, float]] = []
-    best: tuple[int, float, dict[str, Tensor]] | None = None
-    validation_seconds = 0.0
-    model.model.train()
-    for step, batch in enumerate(track(ahead(data), "training the teacher", total=data.steps), start=1):
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate(schedule, step - 1)
-        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
-            scores = model.logits(batch).view(-1, data.width)
-        loss = cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=device))  # the positive is first
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(weights, settings.clip)
-        optimiser.step()
-        optimiser.zero_grad()
-        losses.append(loss.detach())
-        if step not in marks:
-            continue
-        if not math.isfinite(loss.item()):
-            do = f"use a lower learning rate than {settings.learning_rate:g}"
-            raise InputError(f"the loss is {loss.item()} at step {step}", do=do)
-        if validator is not None:
-            began = time.perf_counter()
-            value = validator(model)
-            validations.append((step, value))
-            if best is None or value >= best[1]:  # of two alike, the one that saw more
-                best = step, value, {n: w.detach().cpu().clone() for n, w in model.model.state_dict().items()}
-            validation_seconds += time.perf_counter() - began
-            measured = f"{settings.validation_measure} {value:.4f} on {validator.split}"
-            say(f"step {step:,}: loss {loss.item():.4f}, {measured}")
-    model.model.eval()
-    if best is not None:
-        model.model.load_state_dict(best[2])
-    values, tenth = torch.stack(losses).tolist(), max(1, data.steps // 10)
+    say(f"{data.steps:,} steps of {size} triplets ({epochs} epochs of {len(data):,}) on {model.device}")
+    checkpoint = out.absolute().parent / f".{out.name}.{fingerprint}"
+    training = _Training(model, data, settings, validator, checkpoint, started, say)
+    training.run()
+    progress, sums = training.progress, training.sums
     trained = Trained(
         triplets=len(data),
         rejected=len(rejects.errors),
         steps=data.steps,
-        first_loss=sum(values[:tenth]) / tenth,
-        last_loss=sum(values[-tenth:]) / tenth,
+        first_loss=float(sums.first) / sums.steps,
+        last_loss=float(sums.last) / sums.steps,
         measure=settings.validation_measure,
         first_stage=None if validator is None else validator.before,
-        best=None if best is None else best[1],
-        best_step=data.steps if best is None else best[0],
-        seconds=round(time.perf_counter() - started, 3),
-        validation_seconds=round(validation_seconds, 3),
+        best=progress.best,
+        best_step=progress.best_step or data.steps,
+        seconds=round(training.seconds(), 3),
+        validation_seconds=round(float(sums.validation_seconds), 3),
         fingerprint=fingerprint,
-        validations=validations,
+        validations=[(step, values[settings.validation_measure]) for step, values in progress.validations],
     )
     origin = {"from": model.name, "data": collection.name, "split": collection.split, "settings": asdict(settings)}
     model.untrained, model.trained = False, {**origin, **asdict(trained)}
     model.save(out, overwrite)
     model.name = str(out)
+    shutil.rmtree(checkpoint, ignore_errors=True)
     return trained
+
+
+class _Training:
+    """The steps, from the last checkpoint on if there is one. At each mark there is a validation and a checkpoint."""
+
+    def __init__(
+        self,
+        model: CrossEncoder,
+        data: _Data,
+        settings: TeacherSettings,
+        validator: _Reranking | None,
+        checkpoint: Path,
+        started: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self._model, self._data, self._settings, self._validator = model, data, settings, validator
+        self._checkpoint, self._started, self._say = checkpoint, started, say
+        self._schedule = settings.schedule(data.steps)
+        self._marks = {math.ceil(data.steps * (i + 1) / settings.validations) for i in range(settings.validations)}
+        groups = parameter_groups([model.model], settings.weight_decay)
+        self._optimiser = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
+        self.progress, self.sums = Progress(), _Sums(data.steps).to(model.device)
+        self._best = nn.Module() if validator is None else copy.deepcopy(model.model).cpu()
+        self._kept = {"model": model.model, "best": self._best, "sums": self.sums}
+        torch.manual_seed(settings.seed)
+        if checkpoint.exists():
+            self.progress, _ = load_checkpoint(checkpoint, self._kept, self._optimiser)
+            say(f"going on after step {self.progress.step:,}")
+        self._seconds_before = self.progress.seconds
+
+    def seconds(self) -> float:
+        """All the time it took, also before a stop."""
+        return self._seconds_before + time.perf_counter() - self._started
+
+    def run(self) -> None:
+        """Train to the end, and take the best weights if there were validations."""
+        batches = self._data.batches(self.progress.step)
+        self._model.model.train()
+        for batch in track(ahead(batches), "training the teacher", total=self._data.steps - self.progress.step):
+            loss = self._step(batch)
+            if self.progress.step in self._marks:
+                self._validate(loss.item())
+                self.progress.seconds = self.seconds()
+                save_checkpoint(self._checkpoint, self.progress, self._kept, self._optimiser, None)
+        self._model.model.eval()
+        if self.progress.best_step is not None:
+            self._model.model.load_state_dict(self._best.state_dict())
+
+    def _step(self, batch: PairTokens) -> Tensor:
+        model, settings = self._model, self._settings
+        for group in self._optimiser.param_groups:
+            group["lr"] = learning_rate(self._schedule, self.progress.step)
+        dtype = encoding_dtype(model.precision, model.device)
+        with torch.autocast(model.device.type, dtype, enabled=dtype != torch.float32):
+            scores = model.logits(batch).view(-1, self._data.width)
+        loss = cross_entropy(scores, scores.new_zeros(len(scores), dtype=torch.long))  # the positive is first
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.model.parameters(), settings.clip)
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+        self.progress.step += 1
+        self.progress.triplets += len(scores)
+        self.sums.add(self.progress.step, loss.detach())
+        return loss
+
+    def _validate(self, loss: float) -> None:
+        """Stop if the loss is no number; measure, and keep the weights if they are the best so far."""
+        progress, measure = self.progress, self._settings.validation_measure
+        if not math.isfinite(loss):
+            do = f"use a lower learning rate than {self._settings.learning_rate:g}"
+            raise InputError(f"the loss is {loss} at step {progress.step}", do=do)
+        if self._validator is None:
+            return
+        began = time.perf_counter()
+        value = self._validator(self._model)
+        progress.validations.append((progress.step, {measure: value}))
+        if progress.best is None or value >= progress.best:  # of two alike, the one that saw more
+            progress.best, progress.best_step, progress.best_triplets = value, progress.step, progress.triplets
+            self._best.load_state_dict(self._model.model.state_dict())
+        self.sums.validation_seconds += time.perf_counter() - began
+        self._say(f"step {progress.step:,}: loss {loss:.4f}, {measure} {value:.4f} on {self._validator.split}")
+
+
+class _Sums(nn.Module):
+    """Losses of the first and of the last tenth of the steps, and seconds, added up: a module for checkpoints' sake."""
+
+    first: Tensor
+    last: Tensor
+    validation_seconds: Tensor
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._all, self.steps = steps, max(1, steps // 10)
+        for name in ("first", "last", "validation_seconds"):
+            self.register_buffer(name, torch.zeros(()))
+
+    def add(self, step: int, loss: Tensor) -> None:
+        """Count the loss of a step, from 1, without waiting for it."""
+        if step <= self.steps:
+            self.first += loss
+        if step > self._all - self.steps:
+            self.last += loss
 
 
 class _Data:
@@ -204,35 +275,29 @@ class _Data:
     def __init__(
         self, model: CrossEncoder, collection: Collection, path: Path, settings: TeacherSettings, rejects: Rejects
     ) -> None:
-        found = list(read_id_triplets(path, rejects, collection))
-        unfit = set(model.too_long({t.query: collection.queries[t.query] for t in found}))
-        for triplet in found:
-            if triplet.query in unfit:
-                problem = f"query leaves no room for a document in {model.length} tokens"
-                rejects.add(InputError(problem, file=path, line=triplet.line, id=triplet.query, do=LONGER))
-        self._triplets = [t for t in found if t.query not in unfit]
-        if not self._triplets:
-            raise InputError("no usable triplets in it", file=path, do=rejects.first())
-        self._model, self._collection, self._settings = model, collection, settings
+        table = readable_triplets(path, model, collection, rejects)
+        self._rows = table.rows
+        self._queries = [collection.queries[id] for id in table.queries]
+        self._documents = [collection.documents[id] for id in table.documents]
+        self._model, self._settings = model, settings
         self._steps = math.ceil(len(self) / settings.batch_size)
         self.steps = settings.epochs * self._steps
-        self.width = 1 + len(self._triplets[0].negatives)
+        self.width = table.rows.shape[1] - 1
 
     def __len__(self) -> int:
-        return len(self._triplets)
+        return len(self._rows)
 
-    def __iter__(self) -> Iterator[PairTokens]:
-        for epoch in range(self._settings.epochs):
+    def batches(self, done: int) -> Iterator[PairTokens]:
+        """All batches after so many."""
+        for epoch in range(done // self._steps, self._settings.epochs):
             order = Shuffle(len(self), self._settings.seed, epoch)(np.arange(len(self)))
-            for rows in np.array_split(order, self._steps):
-                pairs = [pair for row in rows.tolist() for pair in self._pairs(row)]
-                yield self._model.tokenizer.pairs(pairs, self._model.length)
+            for rows in np.array_split(order, self._steps)[max(0, done - epoch * self._steps) :]:
+                yield self._model.tokenizer.pairs(list(self._pairs(rows)), self._model.length)
 
-    def _pairs(self, row: int) -> Iterator[Pair]:
-        """The query with its positive, and then with each negative."""
-        triplet = self._triplets[row]
-        for document in (triplet.positive, *triplet.negatives):
-            yield self._collection.queries[triplet.query], self._collection.documents[document]
+    def _pairs(self, rows: NDArray[np.int64]) -> Iterator[Pair]:
+        """Each query with its positive, and then with each negative."""
+        for query, *documents in self._rows[rows].tolist():
+            yield from ((self._queries[query], self._documents[document]) for document in documents)
 
 
 class _Reranking:
@@ -286,9 +351,15 @@ def _fingerprint(
     """Says what a cross-encoder is made from, so that it is not made again after a stop."""
     if not triplets.is_file():
         raise InputError("no such file", file=triplets, do="check the path")
-    held_out = None if validation is None else [validation.split, len(validation.queries)]
-    known = [model.fingerprint(), collection.name, collection.split, len(collection.documents), sha256(triplets)]
-    known += [asdict(settings), held_out, None if first_stage is None else len(first_stage)]
+    documents = texts_fingerprint(collection.documents)
+    known: list[Any] = [model.fingerprint(), collection.name, collection.split, sha256(triplets), asdict(settings)]
+    known += [documents, texts_fingerprint(collection.queries)]
+    if validation is not None:
+        shared = validation.documents is collection.documents
+        known += [validation.split, documents if shared else texts_fingerprint(validation.documents)]
+        known += [texts_fingerprint(validation.queries), validation.qrels]
+    if first_stage is not None:
+        known.append(texts_fingerprint({id: json.dumps(found) for id, found in first_stage.rankings.items()}))
     return hashlib.blake2b(json.dumps(known).encode(), digest_size=16).hexdigest()
 
 
