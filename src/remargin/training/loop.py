@@ -232,15 +232,12 @@ def _loss_arguments(loss: nn.Module, batch: Any, device: torch.device) -> dict[s
     if isinstance(loss, ContrastiveLoss) and loss.mask_known:
         ids = (batch.queries, batch.positives, batch.negatives)
         return {"ids": tuple(torch.from_numpy(rows) for rows in ids)}
-    dual = isinstance(loss, DualTeacherLoss)
-    if dual or (isinstance(loss, MarginLoss) and loss.target == "teacher"):
-        if batch.teacher_margin is None:
-            raise InputError('target "teacher" needs scores', do="prepare triplets that have scores")
-        margins = {"teacher_margin": batch.teacher_margin.to(device)}
-        if dual and batch.in_batch_margin is None:
-            raise InputError("dual supervision needs a second teacher", do="name an in_batch_teacher in the settings")
-        return margins | ({"in_batch_margin": batch.in_batch_margin.to(device)} if dual else {})
-    return {}
+    arguments = {}
+    if needs_scores(loss):
+        arguments["teacher_margin"] = batch.teacher_margin.to(device)
+    if isinstance(loss, DualTeacherLoss):
+        arguments["in_batch_margin"] = batch.in_batch_margin.to(device)
+    return arguments
 
 
 def _statistics(
