@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from remargin.experiments.plan import Plan
 from remargin.experiments.reproduce import EXPERIMENTS, reproduce
@@ -57,10 +56,5 @@ def open_study(tiny_model: Any) -> Open:
 def study_folder(tmp_path_factory: pytest.TempPathFactory, open_study: Open) -> Path:
     """Every experiment, on a backbone that knows next to nothing."""
     out = tmp_path_factory.mktemp("study") / "out"
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # what is as small as this is faster so
-    try:
-        reproduce(open_study(out), list(EXPERIMENTS))
-    finally:
-        torch.set_num_threads(threads)
+    reproduce(open_study(out), list(EXPERIMENTS))
     return out
