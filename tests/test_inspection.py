@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from remargin import BiEncoder, Collection, InputError
+from remargin.cli import app
 from remargin.data.prepare import TextSettings, prepare
 from remargin.inspection import explain, inspect
 from remargin.mining import MiningSettings, mine
@@ -26,6 +28,14 @@ def test_by_hand() -> None:
     assert found.targets == pytest.approx([third, 0.75, 0.25])
     assert found.losses == pytest.approx([(0.5 - third) ** 2, (1.0 - 0.75) ** 2, (1.5 - 0.25) ** 2])
     assert found.chosen() == {"highest": 0, "middle": 1, "lowest": 2}  # the mean is 0.64
+
+
+def test_with_dot_products_lengths_matter() -> None:
+    found = explain(np.array([2.0, 0.0]), np.array([1.0, 1.0]), np.array([[0.0, 3.0], [1.0, 0.0]]), "dot")
+    assert found.positive_relevance == 2.0
+    assert found.relevance.tolist() == [0.0, 2.0]
+    assert found.targets.tolist() == [2.0, 1.0]
+    assert found.losses.tolist() == [0.0, 1.0]
 
 
 @pytest.fixture
@@ -70,3 +80,16 @@ def test_a_query_that_is_not_in_the_batch(tiny_model: Any, prepared: Path) -> No
     model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
     with pytest.raises(InputError, match=r"query 'nobody' is not in batch 0; choose one that is, such as \w+"):
         inspect(model, prepared, "nobody", batch_size=4)
+
+
+def test_from_the_command_line(tiny_model: Any, prepared: Path) -> None:
+    folder = prepared.parent / "model"
+    model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
+    model.save(folder)
+    found = inspect(model, prepared, batch=1, batch_size=4)
+    arguments = ["inspect", "--data", str(prepared), "--model", str(folder), "--batch", "1", "--batch-size", "4"]
+    output = CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+    assert f"query {found.query.id}, batch 1" in output
+    for passage in found.negatives:
+        (line,) = (line for line in output.splitlines() if line.startswith(passage.role))
+        assert line.split()[-3:] == [f"{passage.relevance:.3f}", f"{passage.target:.3f}", f"{passage.loss:.3f}"]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from remargin.losses import ContrastiveLoss, MarginLoss
     from remargin.retrieval.search import search
     from remargin.training.loop import fit
+    from remargin.training.settings import FitSettings, fit_settings
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ _HOMES = {
     "BiEncoder": "remargin.encoder",
     "Collection": "remargin.data.collection",
     "ContrastiveLoss": "remargin.losses",
+    "FitSettings": "remargin.training.settings",
     "InputError": "remargin.errors",
     "MarginLoss": "remargin.losses",
     "Run": "remargin.evaluation.runs",
@@ -37,6 +39,7 @@ _HOMES = {
     "compare": "remargin.evaluation.comparison",
     "evaluate": "remargin.evaluation.measures",
     "fit": "remargin.training.loop",
+    "fit_settings": "remargin.training.settings",
     "search": "remargin.retrieval.search",
 }
 
@@ -44,6 +47,7 @@ __all__ = [
     "BiEncoder",
     "Collection",
     "ContrastiveLoss",
+    "FitSettings",
     "InputError",
     "MarginLoss",
     "Run",
@@ -51,6 +55,7 @@ __all__ = [
     "compare",
     "evaluate",
     "fit",
+    "fit_settings",
     "search",
 ]
 

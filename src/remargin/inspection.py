@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from remargin.data.collection import open_source
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
+from remargin.losses import Similarity
 from remargin.training.batches import TrainingData
 
 
@@ -61,7 +62,12 @@ class Explained:
         return {"highest": int(self.targets.argmax()), "middle": middle, "lowest": int(self.targets.argmin())}
 
 
-def explain(query: NDArray[np.floating], positive: NDArray[np.floating], negatives: NDArray[np.floating]) -> Explained:
+def explain(
+    query: NDArray[np.floating],
+    positive: NDArray[np.floating],
+    negatives: NDArray[np.floating],
+    similarity: Similarity = "cosine",
+) -> Explained:
     """Relevance, targets and losses of one query, from the vectors of a batch.
 
     >>> q, p, n = np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.array([[0.0, 1.0], [-1.0, 0.0]])
@@ -69,16 +75,17 @@ def explain(query: NDArray[np.floating], positive: NDArray[np.floating], negativ
     >>> found.targets.tolist(), found.losses.tolist()
     ([0.5, 0.0], [0.25, 4.0])
     """
-    q, p, n = (_unit(np.asarray(vectors, np.float64)) for vectors in (query, positive, negatives))
+    given = (np.asarray(vectors, np.float64) for vectors in (query, positive, negatives))
+    q, p, n = (_unit(vectors) if similarity == "cosine" else vectors for vectors in given)
     relevance, targets = n @ q, (1 + n @ p) / 2
     own = float(q @ p)
     return Explained(own, relevance, targets, (own - relevance - targets) ** 2)
 
 
 def inspect(
-    model: BiEncoder, data: str | Path, query: str | None = None, batch: int = 0, batch_size: int = 128, seed: int = 0
+    model: BiEncoder, data: str | Path, query: str | None = None, batch: int = 0, batch_size: int = 64, seed: int = 0
 ) -> Instance:
-    """Look at one query of a training batch with a model as it is.
+    """Look at one query of a training batch, in random order, with a model as it is and the distributed target.
 
     Args:
         model: the encoder.
@@ -99,7 +106,7 @@ def inspect(
     place = _place([queries[row] for row in rows.queries.tolist()], query, batch)
     of_queries, of_documents = (model.encode_tokens(tokens) for tokens in training.tokens(rows))
     positives, negatives = np.split(of_documents, 2)
-    found = explain(of_queries[place], positives[place], negatives)
+    found = explain(of_queries[place], positives[place], negatives, model.similarity)
     id, own = queries[int(rows.queries[place])], documents[int(rows.positives[place])]
     names = {role: documents[int(rows.negatives[j])] for role, j in found.chosen().items()}
     questions, passages = _texts(Path(data), {id}, {own, *names.values()})
