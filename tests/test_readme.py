@@ -92,6 +92,17 @@ def test_the_figures_of_the_engine_stand_in_results() -> None:
         assert line.endswith(f"| {ratio} |")
 
 
+def test_the_sentence_on_static_margins_is_the_studys() -> None:
+    numbers = json.loads((ROOT / "results" / "paper" / "medquad" / "static-margins" / "numbers.json").read_text())
+    of_kind = numbers["MiniLM"]
+    [(without, with_)] = re.findall(
+        r"worth ([\d.]+) nDCG@10 without in-batch negatives, and ([\d.]+) with them", " ".join(README.split())
+    )
+    assert without == f"{of_kind['without in-batch negatives']['gain']:.3f}"
+    assert with_ == f"{of_kind['with in-batch negatives']['gain']:.3f}"
+    assert sum(kind["seconds"] for kind in of_kind.values()) == pytest.approx(240, abs=30)  # four minutes
+
+
 def test_the_zero_shot_table_stands_in_results() -> None:
     with open(ROOT / "results" / "zero-shot" / "table.csv", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["block"] == "measured here"]
