@@ -329,3 +329,15 @@ def test_wrong_options_are_named(tiny_model: Any) -> None:
         BiEncoder.from_pretrained(tiny_model("bert"), pooling="max")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="unknown similarity 'l2'; use cosine or dot"):
         BiEncoder.from_pretrained(tiny_model("bert"), similarity="l2")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_an_optimiser_changes_is_what_encodes(tiny_model: Any, fused: bool) -> None:
+    model = BiEncoder.from_pretrained(tiny_model())
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.1, fused=fused)
+    before = model.encode_documents(["a text"])
+    ids = torch.tensor([[2, 7, 8, 3]])
+    model(ids, torch.ones_like(ids)).sum().backward()
+    optimiser.step()
+    after = model.encode_documents(["a text"])
+    assert np.abs(after - before).max() > 1e-3

@@ -143,7 +143,7 @@ def test_wrong_settings_are_one_clear_line(collection: Collection, tmp_path: Pat
         MiningSettings(seed=-1)
     with pytest.raises(InputError, match="depth must be at least 1"):
         MiningSettings(depth=0)
-    with pytest.raises(InputError, match="a model goes with negatives from a model"):
+    with pytest.raises(InputError, match="negatives from a model need one; give --model"):
         mine(collection, tmp_path / "t.tsv", MiningSettings("model"))
     with pytest.raises(InputError, match="too few documents"):
         mine(collection, tmp_path / "t.tsv", MiningSettings(per_triplet=60))

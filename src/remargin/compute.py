@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from remargin.cpu import freeze
 from remargin.data.tokens import Tokens
@@ -25,6 +26,32 @@ log = logging.getLogger(__name__)
 TOKENS_AT_ONCE = (2400, 65_536)
 
 EngineName = Literal["auto", "packed", "padded"]
+
+
+_optimiser_steps = 0
+
+
+def _count_step(*_: Any) -> None:
+    global _optimiser_steps
+    _optimiser_steps += 1
+
+
+register_optimizer_step_post_hook(_count_step)
+
+
+def weights_state(module: nn.Module) -> tuple[Any, ...]:
+    """Becomes another when a weight is changed or moved: a copy that was made before is then out of date.
+
+    Every step of every optimiser counts: a fused one changes weights without a trace in their versions.
+
+    >>> layer = nn.Linear(2, 2)
+    >>> before = weights_state(layer)
+    >>> layer.weight.grad = torch.ones(2, 2)
+    >>> torch.optim.Adam(layer.parameters(), fused=True).step()
+    >>> weights_state(layer) == before
+    False
+    """
+    return _optimiser_steps, *((weight.data_ptr(), weight._version) for weight in module.parameters())
 
 
 class Compute(nn.Module):

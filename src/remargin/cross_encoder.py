@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from remargin import model_folder
 from remargin.ahead import ahead
-from remargin.compute import TOKENS_AT_ONCE
+from remargin.compute import TOKENS_AT_ONCE, weights_state
 from remargin.data.tokens import PairTokens, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.encoder import EncodingPrecision, encoding_dtype, longest_input
 from remargin.errors import InputError
@@ -201,7 +201,7 @@ class CrossEncoder:
     def _computing(self) -> nn.Module:
         """A copy to score with, without dropout; made anew when a weight has changed or moved."""
         dtype = encoding_dtype(self.precision, self.device)
-        state = (dtype, *((weight.data_ptr(), weight._version) for weight in self.model.parameters()))
+        state = (dtype, weights_state(self.model))
         if self._copy is None or self._copy[0] != state:
             self._copy = None  # two copies at once might not fit
             model = copy.deepcopy(self.model).eval().requires_grad_(False)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from remargin import model_folder
 from remargin.ahead import ahead
-from remargin.compute import Compute
+from remargin.compute import Compute, weights_state
 from remargin.data.tokens import Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.errors import InputError
 from remargin.files import new_folder
@@ -261,7 +261,7 @@ class BiEncoder(nn.Module):
     def _computing(self) -> Compute:
         """The copy of the weights to compute with; made anew when a weight has changed or moved."""
         dtype = encoding_dtype(self.precision, self.device)
-        state = (dtype, *((weight.data_ptr(), weight._version) for weight in self.parameters()))
+        state = (dtype, weights_state(self))
         if self._copy is None or self._copy[0] != state:
             self._copy = None  # two copies at once might not fit
             self._copy = (state, Compute(self, dtype).freeze())

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -80,8 +81,10 @@ def mine(
     settings = settings or MiningSettings()
     out = Path(out)
     refuse_existing(out, overwrite)
-    if (settings.negatives == "model") != (model is not None):
-        raise InputError("a model goes with negatives from a model, and only with those", do="use --negatives model")
+    if settings.negatives == "model" and model is None:
+        raise InputError("negatives from a model need one", do="give --model")
+    if settings.negatives != "model" and model is not None:
+        raise InputError("a model goes with negatives from a model only", do="use --negatives model")
     positives = {
         query: [document for document, grade in judged.items() if grade > 0]
         for query, judged in collection.qrels.items()
@@ -92,7 +95,7 @@ def mine(
     parts = out.parent / f".{out.name}.{_fingerprint(collection, settings, positives, model)}"
     parts.mkdir(parents=True, exist_ok=True)
     chunks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
-    with locked(parts):
+    with locked(parts), _no_empty_folder(parts):
         candidates = _Candidates(collection, settings, model)
         for number, chunk in enumerate(track(chunks, "mining", total=len(chunks))):
             part = parts / f"{number}.json"
@@ -102,6 +105,16 @@ def mine(
                 with new_file(part) as file:
                     file.write(json.dumps({"rows": rows, "filled": filled}).encode())
         return _join(out, parts, len(chunks), len(queries), settings, overwrite)
+
+
+@contextmanager
+def _no_empty_folder(parts: Path) -> Iterator[None]:
+    """What fails at once leaves nothing behind."""
+    try:
+        yield
+    finally:
+        if parts.exists() and not any(parts.iterdir()):
+            parts.rmdir()
 
 
 def _join(out: Path, parts: Path, count: int, queries: int, settings: MiningSettings, overwrite: bool) -> Mined:

@@ -83,3 +83,10 @@ def test_bad_documents_are_skipped_only_when_asked_for(remargin: Any, beir: Path
     skipped = remargin(*arguments, "--skip-bad")
     assert skipped.returncode == 0
     assert "skipped bad input: 1" in skipped.stderr
+
+
+def test_a_run_of_other_queries_is_not_measured(remargin: Any, beir: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.trec").write_text("nobody Q0 d1 1 1.0 x\n")
+    result = remargin("evaluate", "--data", beir, "--run", tmp_path / "other.trec")
+    assert result.returncode == 2
+    assert "none of its queries is judged in split 'test'" in result.stderr

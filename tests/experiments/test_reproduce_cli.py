@@ -96,6 +96,13 @@ def test_bad_input(tiny_model: Any, tmp_path: Path) -> None:
             CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
+def test_nothing_is_written_among_other_files(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("mine")
+    with pytest.raises(InputError, match="has other files in it; choose another place"):
+        CliRunner().invoke(app, ["reproduce", "loss-geometry", "--out", str(tmp_path)], catch_exceptions=False)
+    assert (tmp_path / "report.html").read_text() == "mine"
+
+
 def test_sweep(tiny_model: Any, tmp_path: Path) -> None:
     output = run(
         *("sweep", "--data", DATA, "--model", str(tiny_model()), "--out", str(tmp_path), "--values", "0.2", "0.8"),

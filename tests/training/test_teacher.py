@@ -90,6 +90,16 @@ def test_it_learns_and_keeps_the_best(tiny_model: Any, triplets: Path, tmp_path:
     assert taught.teacher_seconds == trained.seconds
 
 
+def test_each_validation_is_of_the_weights_of_that_moment(tiny_model: Any, triplets: Path, tmp_path: Path) -> None:
+    model = CrossEncoder.from_pretrained(tiny_model("bert"))
+    seen: list[float] = []
+    pair = [(TRAIN.queries["q0"], DOCUMENTS["a3"])]
+    train_cross_encoder(
+        model, TRAIN, triplets, tmp_path / "m", SETTINGS, DEV, say=lambda line: seen.append(float(model.score(pair)[0]))
+    )
+    assert len(set(seen)) == 5  # before, and at four validations
+
+
 def test_the_best_validation_decides(
     tiny_model: Any, triplets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

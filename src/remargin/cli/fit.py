@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, RequiredData
+from remargin.cli.options import Config, RequiredData, SkipBad
 
 
 def fit(
@@ -97,6 +98,7 @@ def fit(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option(help="Go on with a run that was stopped.")] = False,
+    skip_bad: SkipBad = False,
     config: Config = None,
 ) -> None:
     """Fine-tune an encoder on triplets; the best model by validation is in OUT/best."""
@@ -110,5 +112,7 @@ def fit(
     fitted = start(request, settings, resume)
     if fitted.best is not None and fitted.before is not None:
         best = f"{fitted.best:.4f} at step {fitted.best_step}{', stopped early' if fitted.stopped_early else ''}"
+        if fitted.best_step == 0:
+            print("training did not help on dev: the best model is the one before it", file=sys.stderr)
         print(f"{settings.validation_measure}: {fitted.before:.4f} before, {best}")
     print(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s")

@@ -48,6 +48,9 @@ class Plan:
         for name in ("triplets", "sweep_triplets", "validate_every", "batch_size", "other_batch_size"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", do="it must be at least 1")
+        for name in ("rates", "temperatures"):
+            if min(getattr(self, name)) <= 0:
+                raise InputError(f"{name} has {min(getattr(self, name)):g}", do="all must be above 0")
         if self.patience is not None and self.patience < 1:
             raise InputError(f"patience is {self.patience}", do="it must be at least 1")
 
@@ -84,7 +87,7 @@ class Plan:
             self,
             triplets=budget,
             sweep_triplets=min(self.sweep_triplets, max(1, round(self.sweep_triplets * share), budget // 2)),
-            validate_every=max(1, round(self.validate_every * share), budget // VALIDATIONS),
+            validate_every=max(self.batch_size, round(self.validate_every * share), budget // VALIDATIONS),
             patience=None,
             margins=_thinned(self.margins, budget),
             temperatures=_thinned(self.temperatures, budget),

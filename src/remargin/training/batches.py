@@ -50,6 +50,8 @@ class TrainingData:
 
     def __init__(self, folder: str | Path, batch_size: int, seed: int) -> None:
         folder = Path(folder)
+        if not folder.is_dir():
+            raise InputError("no such folder", file=folder, do="name one that `remargin prepare` or `fit` wrote")
         if not (folder / "triplets").is_dir():
             do = "run `remargin prepare` with --triplets"
             raise InputError("no triplets in the prepared folder", file=folder, do=do)

@@ -49,6 +49,7 @@ class RunRequest:
     also: str | None = None
     tensorboard: bool = False
     loggers: list[str] | None = None
+    skip_bad: bool = False
 
 
 def start(
@@ -73,8 +74,11 @@ def start(
     model = BiEncoder.from_pretrained(request.model, pooling=request.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
     loss = settings.loss.build(model.similarity)
     data = _training_folder(request)
-    if needs_scores(loss) and request.triplets is None and data == out / "data":
-        raise InputError('target "teacher" needs scores', do="give --triplets that have scores")
+    scored = "tas-balanced" if settings.sampler == "tas-balanced" else "teacher" if needs_scores(loss) else None
+    if scored and request.triplets is None and data == out / "data":
+        raise InputError(f'"{scored}" needs scores', do="give --triplets that have scores (`remargin teach`)")
+    if settings.in_batch_teacher is not None:
+        BiEncoder.from_pretrained(settings.in_batch_teacher)
     split = _validation_split(request, settings)
     wanted = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if request.tensorboard else []
     loggers = [_logger(text, out) for text in [*wanted, *(request.loggers or [])]]
@@ -132,7 +136,7 @@ def _is_new(out: Path, asked: dict[str, Any], resume: bool) -> bool:
     if not resume:
         raise InputError("already exists", file=out, do="choose another place, or go on with that run (--resume)")
     before = _read_config(out)["asked"]
-    changed = [name for name in asked if before.get(name) != json.loads(json.dumps(asked[name]))]
+    changed = _differences(before, json.loads(json.dumps(asked)))
     if changed:
         problem = f"the run was started with other settings: {', '.join(changed)}"
         raise InputError(problem, file=config, do="resume with the same settings, or start another run")
@@ -150,20 +154,40 @@ def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: 
     if triplets is None:
         triplets = request.out / "triplets.tsv"
         if not triplets.exists():
-            mined = mine(Collection.load(request.data, "train"), triplets, MiningSettings(seed=settings.seed))
+            train = Collection.load(request.data, "train", request.skip_bad)
+            mined = mine(train, triplets, MiningSettings(seed=settings.seed))
             say(f"mined {mined.triplets:,} triplets for {mined.queries:,} queries with BM25")
     lengths = TextSettings(model.query_length, model.document_length, model.query_prefix, model.document_prefix)
-    report = prepare(request.data, request.model, request.out / "data", triplets, lengths)
+    report = prepare(request.data, request.model, request.out / "data", triplets, lengths, request.skip_bad)
     say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")
+    if report.rejected:
+        say(f"set aside as bad input: {report.rejected:,}; see {request.out / 'data' / 'rejects.jsonl'}")
     for what, count in report.notes.items():
         if what.startswith("WARNING"):
             say(f"{what}: {count:,}")
 
 
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """The names of what differs, settings within settings by their own. What was not known before does not count.
+
+    >>> _differences({"data": "faq", "settings": {"steps": 1}}, {"data": "faq", "settings": {"steps": 2}})
+    ['steps']
+    """
+    found = []
+    for name, value in now.items():
+        old = before.get(name, value)
+        if isinstance(old, dict) and isinstance(value, dict):
+            found += _differences(old, value)
+        elif old != value:
+            found.append(name)
+    return found
+
+
 def _validation_split(request: RunRequest, settings: FitSettings) -> str | None:
     """Dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
-    splits, split = open_source(request.data).splits(), request.validation_split or "dev"
-    if split in splits:
+    source, split = open_source(request.data), request.validation_split or "dev"
+    splits = source.splits()
+    if split in splits and (request.validation_split is not None or any(True for _ in source.judgments(split))):
         return split
     if request.validation_split is not None:
         have = ", ".join(splits) or "none"

@@ -12,7 +12,7 @@ from torch import nn
 
 from remargin.compute import EngineName
 from remargin.errors import InputError
-from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss, Similarity
+from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss, NamedTarget, Similarity
 
 Schedule = Literal["constant", "linear", "exponential"]
 Precision = Literal["auto", "32", "bf16", "16"]
@@ -36,6 +36,8 @@ class LossSettings:
     teacher_scale: float | None = None
 
     def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise InputError(f"temperature is {self.temperature}", do="it must be a number above 0")
         if self.teacher_scale is not None and not (math.isfinite(self.teacher_scale) and self.teacher_scale > 0):
             raise InputError(f"teacher_scale is {self.teacher_scale}", do="it must be a number above 0")
 
@@ -51,6 +53,9 @@ class LossSettings:
             if self.target == "teacher" and self.in_batch:
                 return DualTeacherLoss(similarity=similarity)
             target: Any = _number(self.target)
+            if isinstance(target, str) and target not in get_args(NamedTarget):
+                do = f"use {', '.join(get_args(NamedTarget))}, contrastive, or a number"
+                raise InputError(f"unknown target {target!r}", do=do)
             error: Any = self.error
             return MarginLoss(target, self.in_batch, error, similarity, self.stop_gradient)
         except ValueError as error:
