@@ -30,7 +30,7 @@ def target_evolution(study: Study) -> Outcome:
         f"(band), as rolling means over {WINDOW} batches. First and last {SHOWN} batches. A target is (1 + it) / 2."
     )
     figure = LineFigure("target-evolution", "How the targets move", caption, [panels])
-    table = Table("Targets at the beginning and at the end", ["model", *COLUMNS.values()], [Block("", rows)])
+    table = Table("Similarities at the beginning and at the end", ["model", *COLUMNS.values()], [Block("", rows)])
     means = [found["last_mean"] for found in numbers.values()]
     summary = [
         f"At the end the mean similarity of positives to negatives is {_range(means)}, a target of "
@@ -71,6 +71,7 @@ def _numbers(targets: list[BatchTargets]) -> dict[str, Any]:
         return float(sum(getattr(row, name) for row in rows) / len(rows))
 
     return {
+        "batches": targets[-1].batch + 1,
         "first_mean": mean(first, "mean"),
         "last_mean": mean(last, "mean"),
         "last_low": mean(last, "low"),
