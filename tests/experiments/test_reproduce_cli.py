@@ -67,6 +67,8 @@ def test_an_experiment_and_its_budget(tiny_model: Any, tmp_path: Path) -> None:
     output = run(*arguments, "--budget", "32")
     assert "triplets: 32 instead of 64" in output
     assert f"Of {len(CLAIMS)} claims of the paper" in output
+    assert "not checked" not in output
+    assert "not checked" in (tmp_path / "report.html").read_text()
     assert (tmp_path / "report.html").exists()
     assert run(*arguments, "--budget", "32")  # goes on where it was: all is there
     assert "At the end" in run("reproduce", "target-evolution", "--out", str(tmp_path))  # from its files alone
