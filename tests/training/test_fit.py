@@ -646,3 +646,14 @@ def test_bad_triplets_can_be_skipped(beir: Path, tiny_model: Any, tmp_path: Path
     lines: list[str] = []
     start(request, settings(steps=1), say=lines.append)
     assert any(line.startswith("set aside as bad input: 1; see ") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["triplets/rows.bin", "tokens/documents/tokens.bin"])
+def test_damaged_data_is_not_trained_on(name: str, prepared: Path, tiny_model: Any, tmp_path: Path) -> None:
+    shutil.copytree(prepared, tmp_path / "data")
+    content = bytearray((tmp_path / "data" / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "data" / name).write_bytes(content)
+    request = RunRequest(str(tmp_path / "data"), str(tiny_model("bert")), tmp_path / "run")
+    with pytest.raises(InputError, match=Path(name).name):
+        start(request, settings(steps=1), say=silent)

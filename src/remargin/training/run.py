@@ -18,6 +18,8 @@ import yaml
 
 from remargin.data.collection import Collection, open_source
 from remargin.data.prepare import TextSettings, prepare
+from remargin.data.tokens import TokenStore
+from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate
@@ -88,6 +90,8 @@ def start(
         _write_config(out, {"command": " ".join(sys.argv), "asked": asked, "versions": _versions()})
     if not data.exists():
         _prepare(request, model, settings, say)
+    else:
+        _verify(data)
     _add_hashes(out, data, request.model)
     validator = None if split is None else Validator(data, split, settings, first_stage)
     if validator is None:
@@ -165,6 +169,13 @@ def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: 
     for what, count in report.notes.items():
         if what.startswith("WARNING"):
             say(f"{what}: {count:,}")
+
+
+def _verify(data: Path) -> None:
+    """See that tokens and triplets are as they were written: one damaged score spoils a run silently."""
+    for name in ("queries", "documents"):
+        TokenStore(data / "tokens" / name).verify()
+    Triplets(data / "triplets").verify()
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
