@@ -1,6 +1,6 @@
 """Does the engine train as well as the plain way: packed against padded, without and with attention dropout.
 
-    python benchmarks/quality.py MODEL COLLECTION [SEED ...]
+    python benchmarks/quality.py MODEL COLLECTION [--seeds 0 1 2] [--engines packed padded]
 
 The same training with the distributed target each time: the best nDCG@10 on dev (BM25's documents re-ranked), and that
 model's on test (all documents ranked). Padded is what others do: transformers' own model, padded batches, autocast.
@@ -8,7 +8,7 @@ model's on test (all documents ranked). Padded is what others do: transformers' 
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -43,14 +43,19 @@ def prepared(model: str, data: Path, work: Path, triplets: int) -> Path:
     return work / "data"
 
 
-def compare(model: str, folder: Path, test: FullRanking, seeds: list[int], work: Path) -> None:
+def compare(model: str, folder: Path, test: FullRanking, seeds: list[int], engines: list[str], work: Path) -> None:
     print("| engine | seed | dev before | dev, best | at step | test | seconds |\n|---|---|---|---|---|---|---|")
     means: dict[str, list[tuple[float, float]]] = {}
     for seed in seeds:
-        for name, chosen in ENGINES.items():
-            settings = fit_settings(
-                steps=STEPS, batch_size=BATCH, learning_rate=RATE, seed=seed, log_every=50, save_every=10**6, **chosen
-            )
+        for name in engines:
+            usual: dict[str, Any] = {
+                "steps": STEPS,
+                "batch_size": BATCH,
+                "learning_rate": RATE,
+                "log_every": 50,
+                "save_every": 10**6,
+            }
+            settings = fit_settings(seed=seed, **usual, **ENGINES[name])
             validator, out = Validator(folder, "dev", settings), work / f"{name}-{seed}"
             done = fit(BiEncoder.from_pretrained(model), folder, out, None, settings, validator, say=lambda line: None)
             found = test.measure(BiEncoder.from_pretrained(out / "best"), name).means[MEASURE]
@@ -67,13 +72,18 @@ def compare(model: str, folder: Path, test: FullRanking, seeds: list[int], work:
 
 
 if __name__ == "__main__":
-    model, data, *given = sys.argv[1:]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("collection", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    asked = parser.parse_args()
     print(
-        f"{Path(data).name}, distributed target, {STEPS} steps of {BATCH} triplets, learning rate {RATE:g}, {MEASURE}. "
-        f"{hardware()}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}.\n",
+        f"{asked.collection.name}, distributed target, {STEPS} steps of {BATCH} triplets, learning rate {RATE:g}, "
+        f"{MEASURE}. {hardware()}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}.\n",
         flush=True,
     )
     with tempfile.TemporaryDirectory() as scratch:
-        folder = prepared(model, Path(data), Path(scratch), STEPS * BATCH)
-        test = FullRanking(Collection.load(data, "test"))
-        compare(model, folder, test, [int(seed) for seed in given] or [0, 1, 2], Path(scratch))
+        folder = prepared(asked.model, asked.collection, Path(scratch), STEPS * BATCH)
+        test = FullRanking(Collection.load(asked.collection, "test"))
+        compare(asked.model, folder, test, asked.seeds, asked.engines, Path(scratch))
