@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from remargin import losses
-from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss, known_pairs
+from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss
 
 B, D = 6, 4
 MASK = [(0, 1), (2, 2), (3, 5), (0, 4)]
@@ -260,19 +260,6 @@ def test_learned_temperature_gets_a_gradient_and_starts_where_it_was_set() -> No
     assert loss.log_temperature is not None
     assert loss.log_temperature.grad is not None
     assert loss.log_temperature.grad.abs() > 0
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=12), st.data())
-def test_known_pairs_are_the_double_loops(triplets: list[tuple[int, int]], data: st.DataObject) -> None:
-    documents = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=12))
-    queries, positives = (torch.tensor(column) for column in zip(*triplets, strict=True))
-    expected = [
-        [i, j]
-        for i in range(len(triplets))
-        for j in range(len(documents))
-        if (triplets[i][0], documents[j]) in triplets
-    ]
-    assert known_pairs(queries, positives, torch.tensor(documents)).tolist() == expected
 
 
 @given(

@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from remargin.known_pairs import known_pairs, moved, not_own
 from remargin.numerics import dot, mean_squares, product, unit
 
 __all__ = ["ContrastiveLoss", "DualTeacherLoss", "MarginLoss", "Statistics", "known_pairs"]
@@ -365,13 +366,13 @@ class ContrastiveLoss(nn.Module):
         own = torch.arange(len(q), device=q.device)
         left_out = []
         if mask is not None:
-            left_out.append(_not_own(_checked_mask(mask, len(q), 2 * len(q), q.device)))
+            left_out.append(not_own(_checked_mask(mask, len(q), 2 * len(q), q.device)))
         if ids is not None and self.mask_known:
             query_ids, positive_ids, negative_ids = ids
             for name, given in zip(("query ids", "positive ids", "negative ids"), ids, strict=True):
                 _check(name, given, (len(q),), query_ids.device)
-            known = _not_own(known_pairs(query_ids, positive_ids, torch.cat([positive_ids, negative_ids])))
-            left_out.append(_moved(known, q.device))
+            known = not_own(known_pairs(query_ids, positive_ids, torch.cat([positive_ids, negative_ids])))
+            left_out.append(moved(known, q.device))
         if left_out:
             logits = logits.index_put(torch.cat(left_out).unbind(1), logits.new_full((), -math.inf))
         return F.cross_entropy(logits, own)
@@ -381,48 +382,6 @@ class ContrastiveLoss(nn.Module):
         learned = self.log_temperature is not None
         temperature = torch.as_tensor(self.temperature).item()
         return f"temperature={temperature:g}, learned={learned}, similarity={self.similarity!r}"
-
-
-def _not_own(pairs: Tensor) -> Tensor:
-    return pairs[pairs[:, 0] != pairs[:, 1]]
-
-
-def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """On the device, without waiting for it where that can be avoided."""
-    if tensor.device == device or device.type != "cuda":
-        return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
-
-
-def known_pairs(query_ids: Tensor, positive_ids: Tensor, document_ids: Tensor) -> Tensor:
-    """The pairs (i, j) whose document j is, by the batch's own triplets, relevant to query i: a mask for either loss.
-
-    Triplet k says that document positive_ids[k] is relevant to query query_ids[k].
-
-    >>> import torch
-    >>> queries, positives = torch.tensor([7, 7, 8]), torch.tensor([1, 2, 3])
-    >>> known_pairs(queries, positives, document_ids=torch.tensor([2, 5, 3])).tolist()
-    [[0, 0], [1, 0], [2, 2]]
-    """
-    _, query = torch.unique(query_ids, return_inverse=True)
-    _, inverse = torch.unique(torch.cat([positive_ids, document_ids]), return_inverse=True)
-    positive, document = inverse.split([len(positive_ids), len(document_ids)])
-    facts = torch.unique(torch.stack([query, positive], 1), dim=0)
-    fact, i = _join(facts[:, 0], query)
-    known, j = _join(facts[fact, 1], document)
-    pairs: Tensor = torch.unique(torch.stack([i[known], j], 1), dim=0)
-    return pairs
-
-
-def _join(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """All index pairs (l, r) with left[l] == right[r], for small non-negative integers."""
-    order = torch.argsort(right, stable=True)
-    counts = torch.bincount(right, minlength=int(left.max()) + 1 if len(left) else 0)
-    starts = counts.cumsum(0) - counts
-    matches = counts[left]
-    l = torch.repeat_interleave(matches)  # noqa: E741
-    within = torch.arange(len(l), device=l.device) - (matches.cumsum(0) - matches)[l]
-    return l, order[starts[left[l]] + within]
 
 
 class _Batch(NamedTuple):

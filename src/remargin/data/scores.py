@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from remargin.data.tables import SKIP, Rejects, Row, delimited_records, read_lines, read_rows, require_columns
+from remargin.data.tables import (
+    SKIP,
+    Rejects,
+    Row,
+    delimited_records,
+    headless_rows,
+    read_lines,
+    read_rows,
+    require_columns,
+)
 from remargin.errors import InputError
 
 COLUMNS = ["query_id", "document_id", "score"]
@@ -42,7 +51,7 @@ def read_scores(path: Path, rejects: Rejects) -> Iterator[PairScore]:
     if kind not in TABLES:
         rows = _run_rows(path, rejects)
     elif kind == ".tsv" and _headless(path):
-        rows = _headless_rows(path, rejects)
+        rows = headless_rows(path, rejects, COLUMNS)
     else:
         rows = read_rows(path, rejects)
     empty = True
@@ -67,15 +76,6 @@ def _headless(path: Path) -> bool:
     except (IndexError, ValueError):
         return False
     return len(first) == len(COLUMNS)
-
-
-def _headless_rows(path: Path, rejects: Rejects) -> Iterator[Row]:
-    for line, fields in delimited_records(path, rejects, "\t"):
-        if len(fields) == len(COLUMNS):
-            yield Row(line, dict(zip(COLUMNS, fields, strict=True)))
-        else:
-            problem = f"{len(fields)} columns instead of {len(COLUMNS)}"
-            rejects.add(InputError(problem, file=path, line=line, do=SKIP))
 
 
 def _run_rows(path: Path, rejects: Rejects) -> Iterator[Row]:

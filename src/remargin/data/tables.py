@@ -165,6 +165,16 @@ def _delimited_rows(path: Path, rejects: Rejects, delimiter: str) -> Iterator[Ro
             rejects.add(InputError(problem, file=path, line=line, do=SKIP))
 
 
+def headless_rows(path: Path, rejects: Rejects, names: Sequence[str]) -> Iterator[Row]:
+    """The rows of a TSV without a header."""
+    for line, fields in delimited_records(path, rejects, "\t"):
+        if len(fields) == len(names):
+            yield Row(line, dict(zip(names, fields, strict=True)))
+        else:
+            problem = f"{len(fields)} columns instead of {len(names)}"
+            rejects.add(InputError(problem, file=path, line=line, do=SKIP))
+
+
 def delimited_records(path: Path, rejects: Rejects, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Fields of each record and the line it starts on. Commas come with CSV's quotes, tabs with none."""
     if delimiter == "\t":

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remargin.data.collection import Collection
-from remargin.data.tables import SKIP, Rejects, Row, delimited_records, read_rows, require_columns
+from remargin.data.tables import SKIP, Rejects, Row, delimited_records, headless_rows, read_rows, require_columns
 from remargin.errors import InputError
 from remargin.files import map_array, read_header, sha256, write_header
 
@@ -145,7 +145,7 @@ def read_triplets(path: Path, rejects: Rejects, ids: bool) -> tuple[bool, Iterat
     """
     names = _headless(path) if path.name.removesuffix(".gz").endswith(".tsv") else None
     if names is not None:
-        return ids or names == SCORED_IDS, _parsed(path, _rows(path, rejects, names), "", rejects)
+        return ids or names == SCORED_IDS, _parsed(path, headless_rows(path, rejects, names), "", rejects)
     rows = read_rows(path, rejects)
     first = next(rows, None)
     if first is None:
@@ -191,16 +191,6 @@ def _headless(path: Path) -> list[str] | None:
     if len(first) != len(PLAIN) or {name.strip().removesuffix("_id") for name in first} & {"query", "positive"}:
         return None
     return PLAIN
-
-
-def _rows(path: Path, rejects: Rejects, names: list[str]) -> Iterator[Row]:
-    """The rows of a TSV without a header."""
-    for line, fields in delimited_records(path, rejects, "\t"):
-        if len(fields) == len(names):
-            yield Row(line, dict(zip(names, fields, strict=True)))
-        else:
-            problem = f"{len(fields)} columns instead of {len(names)}"
-            rejects.add(InputError(problem, file=path, line=line, do=SKIP))
 
 
 def _is_number(text: str) -> bool:

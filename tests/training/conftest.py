@@ -1,0 +1,63 @@
+"""What tests of training share: a small collection that can be learned, prepared."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remargin import BiEncoder, Collection
+from remargin.data.prepare import TextSettings, prepare
+from remargin.mining import MiningSettings, mine
+from remargin.training.settings import FitSettings, fit_settings
+
+
+def silent(line: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A collection that can be learned: a query and its document share a made-up word."""
+    folder = tmp_path_factory.mktemp("beir")
+    (folder / "qrels").mkdir()
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefgh", k=4)) for _ in range(60)]
+    documents = [
+        {"_id": f"d{i}", "text": f"the value of {word} in {' '.join(rng.sample(words, 2))}"}
+        for i, word in enumerate(words)
+    ]
+    queries = [{"_id": f"q{i}", "text": f"how is {word}"} for i, word in enumerate(words)]
+    for name, records in {"corpus": documents, "queries": queries}.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    for split, rows in {"train": range(40), "dev": range(40, 50), "test": range(50, 60)}.items():
+        (folder / "qrels" / f"{split}.tsv").write_text("".join(f"q{i}\td{i}\t1\n" for i in rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prepared(beir: Path, tiny_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
+    mine(Collection.load(beir, "train"), folder / "t.tsv", MiningSettings(triplets=3))
+    prepare(beir, tiny_model("bert"), folder / "data", folder / "t.tsv", TextSettings(30, 64))
+    return folder / "data"
+
+
+@pytest.fixture
+def model(tiny_model: Any) -> BiEncoder:
+    return BiEncoder.from_pretrained(tiny_model("bert"))
+
+
+def settings(**options: Any) -> FitSettings:
+    defaults = {
+        "steps": 6,
+        "batch_size": 8,
+        "learning_rate": 1e-3,
+        "precision": "32",
+        "log_every": 2,
+        "validate_every": 3,
+    }
+    return fit_settings(**{**defaults, **options})

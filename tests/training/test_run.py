@@ -1,0 +1,208 @@
+"""A whole run: what is checked first, what its folder holds, and how it goes on."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remargin import Collection, InputError, mining
+from remargin.data.prepare import TextSettings, prepare
+from remargin.mining import mine
+from remargin.report.figures import LineFigure
+from remargin.report.runs import run_section
+from remargin.training.run import RunRequest, start
+
+from .conftest import settings, silent
+
+
+def test_a_run_folder_holds_what_is_needed_to_repeat_it(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    import yaml
+
+    request = RunRequest(
+        str(beir), str(tiny_model("bert")), tmp_path / "run", also=str(beir),
+        loggers=["lightning_fabric.loggers.CSVLogger name=theirs"], tensorboard=True,
+    )  # fmt: skip
+    start(request, settings(), say=silent)
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert config["asked"]["settings"]["seed"] == 0
+    assert {"corpus.jsonl.gz", "triplets/rows.bin", "model/model.safetensors"} <= set(config["sha256"])
+    assert config["versions"]["torch"]
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert len(report["validations"]) == 3
+    assert report["also"]["before"] >= 0
+    assert (tmp_path / "run" / "best" / "modules.json").is_file()
+    assert list((tmp_path / "run" / "tensorboard").rglob("events.*"))
+    assert list((tmp_path / "run" / "theirs").rglob("metrics.csv"))
+    with pytest.raises(InputError, match=r"already exists; .*--resume"):
+        start(request, settings(), say=silent)
+    with pytest.raises(InputError, match="the run was started with other settings: learning_rate"):
+        start(request, settings(learning_rate=2e-3), resume=True, say=silent)
+    request.loggers = ["nobody.Logger"]
+    with pytest.raises(InputError, match="other settings: loggers"):
+        start(request, settings(), resume=True, say=silent)
+
+
+def test_prepared_triplets_are_trained_on_as_they_are(tiny_model: Any, tmp_path: Path) -> None:
+    """The way for texts with a teacher's scores: prepare, then fit on that folder."""
+    rows = ({"query": f"q {i}", "positive": f"p {i}", "negative": f"n {i}", "scores": [3, i % 3]} for i in range(16))
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl", TextSettings(30, 64))
+    request = RunRequest(str(tmp_path / "data"), str(tiny_model("bert")), tmp_path / "run")
+    lines: list[str] = []
+    fitted = start(request, settings(target="teacher"), say=lines.append)
+    assert fitted.steps == 6
+    assert not (tmp_path / "run" / "triplets.tsv").exists()
+    assert (tmp_path / "run" / "last" / "modules.json").is_file()
+    with pytest.raises(InputError, match="made with length 64, not 32"):
+        start(RunRequest(request.data, request.model, tmp_path / "b", document_length=32), settings(), say=lines.append)
+
+
+def test_the_reported_split_is_not_taken_for_stopping_unasked(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    shutil.copytree(beir, tmp_path / "nodev")
+    (tmp_path / "nodev" / "qrels" / "dev.tsv").unlink()
+    request = RunRequest(str(tmp_path / "nodev"), str(tiny_model("bert")), tmp_path / "a")
+    with pytest.raises(
+        InputError, match=r"patience needs a dev split, and there is none; .* not the one that you will"
+    ):
+        start(request, settings(patience=2), say=silent)
+    lines: list[str] = []
+    fitted = start(RunRequest(request.data, request.model, tmp_path / "b"), settings(), say=lines.append)
+    assert "no dev split: training without validation" in lines
+    assert fitted.best is None
+    by_name = RunRequest(request.data, request.model, tmp_path / "c", validation_split="test")
+    assert start(by_name, settings(patience=2), say=silent).best is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"target": "teachr"}, "unknown target 'teachr'; use adaptive"),
+        ({"validation_measure": "nDCGG@10"}, "unknown measure 'nDCGG@10'"),
+        ({"target": "teacher"}, '"teacher" needs scores; give --triplets'),
+        ({"loggers": [""]}, "cannot make logger ''"),
+        ({"loggers": ["some.Logger name='x"]}, "cannot make logger .*No closing quotation"),
+        ({"validation_split": "nowhere"}, "no split 'nowhere'; it has: train, dev, test"),
+        ({"also": "nowhere"}, "nowhere"),
+    ],
+)
+def test_a_wrong_command_leaves_nothing_behind(
+    options: dict[str, Any], words: str, beir: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    asked = {name: options.pop(name) for name in ("loggers", "validation_split", "also") if name in options}
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run", **asked)
+    with pytest.raises(InputError, match=words):
+        start(request, settings(**options), say=silent)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_command_that_fails_before_anything_is_made_can_be_corrected(
+    beir: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run", triplets=tmp_path / "t.tvs")
+    with pytest.raises(InputError, match="no such file"):
+        start(request, settings(steps=1), say=silent)
+    mine(Collection.load(beir, "train"), tmp_path / "t.tsv")
+    request.triplets = tmp_path / "t.tsv"
+    assert start(request, settings(steps=1), say=silent).steps == 1
+
+
+def test_only_a_margin_loss_has_two_parts(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    for target, has_parts in (("contrastive", False), ("0.3", True)):
+        lines: list[str] = []
+        request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / target)
+        start(request, settings(target=target, steps=2), say=lines.append)
+        with open(tmp_path / target / "metrics.csv", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["loss"]]
+        assert rows
+        for row in rows:
+            assert bool(row["explicit_mean"]) == bool(row["spread"]) == has_parts
+            assert row["margin_mean"]
+            assert row["target_max"]
+        said = [line for line in lines if line.startswith("step 2/2  loss")]
+        assert len(said) == 1
+        assert ("(mean " in said[0]) == has_parts
+        figure = run_section(tmp_path / target).figures[0]
+        assert isinstance(figure, LineFigure)
+        assert (figure.caption == "The loss.") == (not has_parts)
+        assert len(figure.panels[0].series) == (3 if has_parts else 1)
+
+
+def test_what_is_no_run_is_not_resumed(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path)
+    (tmp_path / "triplets.tsv").write_text("query_id\tpositive_id\tnegative_id\nq0\td0\td1\n")
+    with pytest.raises(InputError, match=r"no run to go on with: there is no config.yaml in it"):
+        start(request, settings(), resume=True, say=silent)
+    for content in ("", "a: [", "asked: 3"):
+        (tmp_path / "config.yaml").write_text(content)
+        with pytest.raises(InputError, match=r"config.yaml: not the config of a training run"):
+            start(request, settings(), resume=True, say=silent)
+
+
+def test_a_run_stopped_while_mining_goes_on(
+    beir: Path, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run")
+    original, mined = mining._Candidates.triplets, []
+
+    def stopped(self: Any, chunk: list[str], *rest: Any) -> Any:
+        if len(mined) == 2:
+            raise KeyboardInterrupt
+        mined.append(chunk)
+        return original(self, chunk, *rest)
+
+    monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 15)
+    monkeypatch.setattr(mining._Candidates, "triplets", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        start(request, settings(steps=1), say=silent)
+    with pytest.raises(InputError, match="other settings: seed"):
+        start(request, settings(steps=1, seed=1), resume=True, say=silent)
+    monkeypatch.setattr(mining._Candidates, "triplets", original)
+    assert start(request, settings(steps=1), resume=True, say=silent).steps == 1
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    assert "triplets/rows.bin" in config
+    assert "transformers" in config
+
+
+def test_a_small_table_trains_without_validation(tiny_model: Any, tmp_path: Path) -> None:
+    """Its dev split is empty: that is no split."""
+    rows = [f"how is {word},the value of {word}" for word in ("abc", "abd", "abe", "abf", "abg")]
+    (tmp_path / "faq.csv").write_text("\n".join(["query,document", *rows]) + "\n")
+    request = RunRequest(f"pairs:{tmp_path / 'faq.csv'}", str(tiny_model("bert")), tmp_path / "run")
+    lines: list[str] = []
+    start(request, settings(steps=2, batch_size=2), say=lines.append)
+    assert "no dev split: training without validation" in lines
+    assert (tmp_path / "run" / "last" / "model.safetensors").exists()
+
+
+def test_what_differs_is_named(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run")
+    start(request, settings(steps=1), say=silent)
+    with pytest.raises(InputError, match="the run was started with other settings: target, temperature, steps;"):
+        start(request, settings(steps=2, target="contrastive", temperature=0.1), resume=True, say=silent)
+
+
+def test_bad_triplets_can_be_skipped(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("".join(f"q{i}\td{i}\td{i + 1}\n" for i in range(8)) + "q1\td1\tnowhere\n")
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run", triplets=tmp_path / "t.tsv")
+    with pytest.raises(InputError, match=r"t\.tsv:9.*skip bad input"):
+        start(request, settings(steps=1), say=silent)
+    request.skip_bad = True
+    lines: list[str] = []
+    start(request, settings(steps=1), say=lines.append)
+    assert any(line.startswith("set aside as bad input: 1; see ") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["triplets/rows.bin", "tokens/documents/tokens.bin"])
+def test_damaged_data_is_not_trained_on(name: str, prepared: Path, tiny_model: Any, tmp_path: Path) -> None:
+    shutil.copytree(prepared, tmp_path / "data")
+    content = bytearray((tmp_path / "data" / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "data" / name).write_bytes(content)
+    request = RunRequest(str(tmp_path / "data"), str(tiny_model("bert")), tmp_path / "run")
+    with pytest.raises(InputError, match=Path(name).name):
+        start(request, settings(steps=1), say=silent)
