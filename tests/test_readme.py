@@ -82,6 +82,12 @@ def test_the_figures_of_the_engine_stand_in_results() -> None:
     for row in rows:
         assert row in gpu.splitlines()
     text = " ".join(README.split())
+    [(released, theirs)] = re.findall(r"our ratios were ([\d.]+x) and ([\d.]+x)\.", text)
+    other = (ROOT / "results" / "engine-h200-other-host.md").read_text()
+    for against, ratio in (("the released code's way", released), ("sentence-transformers' trainer", theirs)):
+        assert re.search(
+            rf"^\| fit, distilbert, B = 128, compiled .*{against}: [\d,]+ \| {ratio} \|$", other, re.MULTILINE
+        )
     [memory] = re.findall(r"over 9 million documents keeps (\d+) MB resident", text)
     assert f"| +{memory} |" in (ROOT / "results" / "memory.md").read_text().splitlines()[-1]
     [validation] = re.findall(r"every 500 steps of 128 triplets takes (.*? of the time)\.", text)
