@@ -186,14 +186,15 @@ def test_recording_is_not_spoilt_by_a_thread_that_pins_memory(model: BiEncoder) 
 @pytest.mark.parametrize(
     "loss", [ContrastiveLoss(), MarginLoss("distributed"), MarginLoss("adaptive", in_batch=True), MarginLoss(0.3)]
 )
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 def test_no_loss_waits_for_the_gpu(loss: torch.nn.Module) -> None:
     generator = torch.Generator(GPU).manual_seed(0)
     vectors = [torch.randn(64, 32, device=GPU, generator=generator, requires_grad=True) for _ in range(3)]
     ids = tuple(torch.randint(0, 20, (64,), generator=torch.Generator().manual_seed(side)) for side in range(3))
     arguments = {"ids": ids} if isinstance(loss, ContrastiveLoss) else {}
     expected = loss(*vectors, **{name: tuple(t.to(GPU) for t in of) for name, of in arguments.items()}).item()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         value = loss(*vectors, **arguments)
         value.backward()
     finally:
