@@ -2,8 +2,9 @@
 
     python benchmarks/quality.py MODEL COLLECTION [--seeds 0 1 2] [--engines packed padded]
 
-The same training with the distributed target each time: the best nDCG@10 on dev (BM25's documents re-ranked), and that
-model's on test (all documents ranked). Padded is what others do: transformers' own model, padded batches, autocast.
+The same training with the distributed target each time: the best nDCG@10 on dev (BM25's documents re-ranked), that
+model's on test (all documents ranked), and the last model's. Padded is what others do: transformers' own model,
+padded batches, autocast.
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ def prepared(model: str, data: Path, work: Path, triplets: int) -> Path:
 
 
 def compare(model: str, folder: Path, test: FullRanking, seeds: list[int], engines: list[str], work: Path) -> None:
-    print("| engine | seed | dev before | dev, best | at step | test | seconds |\n|---|---|---|---|---|---|---|")
-    means: dict[str, list[tuple[float, float]]] = {}
+    print(
+        "| engine | seed | dev before | dev, best | at step | test, best | test, last | seconds |\n" + "|---" * 8 + "|"
+    )
+    values: dict[str, list[list[float]]] = {}
     for seed in seeds:
         for name in engines:
             usual: dict[str, Any] = {
@@ -58,17 +61,19 @@ def compare(model: str, folder: Path, test: FullRanking, seeds: list[int], engin
             settings = fit_settings(seed=seed, **usual, **ENGINES[name])
             validator, out = Validator(folder, "dev", settings), work / f"{name}-{seed}"
             done = fit(BiEncoder.from_pretrained(model), folder, out, None, settings, validator, say=lambda line: None)
-            found = test.measure(BiEncoder.from_pretrained(out / "best"), name).means[MEASURE]
-            means.setdefault(name, []).append((done.best or 0.0, found))
+            best, last = (
+                test.measure(BiEncoder.from_pretrained(out / kept), name).means[MEASURE] for kept in ("best", "last")
+            )
+            values.setdefault(name, []).append([done.best or 0.0, best, last])
             cells = (
-                *(name, seed, f"{done.before:.4f}", f"{done.best:.4f}"),
-                *(done.best_step, f"{found:.4f}", f"{done.seconds:.0f}"),
+                *(name, seed, f"{done.before:.4f}", f"{done.best:.4f}", done.best_step),
+                *(f"{best:.4f}", f"{last:.4f}", f"{done.seconds:.0f}"),
             )
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
-    print("\n| engine | dev, mean | test, mean | test, spread of seeds |\n|---|---|---|---|")
-    for name, values in means.items():
-        dev, found = np.mean(values, axis=0)
-        print(f"| {name} | {dev:.4f} | {found:.4f} | {np.std([v for _, v in values], ddof=1):.4f} |", flush=True)
+    print("\n| engine, mean ± deviation over seeds | dev | test, best | test, last |\n|---|---|---|---|")
+    for name, of_engine in values.items():
+        shown = (f"{np.mean(column):.4f} ± {np.std(column, ddof=1):.4f}" for column in zip(*of_engine, strict=True))
+        print(f"| {name} | {' | '.join(shown)} |", flush=True)
 
 
 if __name__ == "__main__":

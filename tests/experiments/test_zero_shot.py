@@ -1,10 +1,9 @@
-"""The zero-shot table end to end with tiny models, and the one in results/ made again."""
+"""The zero-shot table end to end with tiny models."""
 
 from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,13 @@ from typing import Any
 import pytest
 
 from remargin.errors import InputError
-from remargin.evaluation.comparison import read_scores
 from remargin.evaluation.runs import Run
 from remargin.experiments import zero_shot as module
 from remargin.experiments.columns import find_column, stems
-from remargin.experiments.published import published_zero_shot
-from remargin.experiments.zero_shot import FORMAT, write_tables, zero_shot
-from remargin.files import read_header, sha256
+from remargin.experiments.zero_shot import zero_shot
 from remargin.report.tables import Table
-from remargin.report.zero_shot import Column, Measured, zero_shot_tables
+from remargin.report.zero_shot import Column
 
-RESULTS = Path(__file__).parents[2] / "results" / "zero-shot"
 MEASURE = "nDCG@10"
 WriteBeir = Callable[..., Path]
 
@@ -199,42 +194,3 @@ def test_cqadupstack_folders_are_averaged(
     table = zero_shot({}, [str(tmp_path / "cqadupstack")], tmp_path / "out", say=quiet)["table"]
     assert measured_cells(table)["BM25"][0] == "0.083"
     assert len(list((tmp_path / "out" / "scores" / "BM25").glob("CDS-*.csv"))) == 12
-
-
-def test_the_published_tables_are_made_again_from_their_scores(tmp_path: Path) -> None:
-    settings = json.loads((RESULTS / "settings.json").read_text())
-    names = list(settings["collections"])  # each is a column of one part
-    in_mean = (RESULTS / "recall.csv").read_text().partition("\n")[0].split(",")
-    columns = [Column(name, (name,)) for name in names if name in in_mean]
-    [in_domain] = [Column(name, (name,)) for name in names if name not in in_mean]
-    results = {
-        system: {name: [saved(RESULTS / "scores" / system / name)] for name in names} for system in settings["systems"]
-    }
-    assert (len(results), len(columns)) == (4, 4)
-    rows = published_zero_shot()
-    [reference] = [row for row in rows if row.system == "TAS-B"]
-    tables = zero_shot_tables(results, columns, in_domain, settings["measure"], rows, reference, settings["bound"])
-    write_tables(tmp_path, tables)
-    made = {path.name for path in tmp_path.iterdir()}
-    assert made == {path.name for path in RESULTS.iterdir()} - {"scores", "settings.json"}
-    for name in made:
-        again, published = ((folder / name).read_text() for folder in (tmp_path, RESULTS))
-        if name.endswith(".csv"):  # in the last digits, versions of Python differ
-            assert len(again.splitlines()) == len(published.splitlines())
-            for cell, expected in zip(cells(again), cells(published), strict=True):
-                assert cell == (expected if isinstance(expected, str) else pytest.approx(expected, rel=1e-9)), name
-        else:
-            assert again == published, name
-
-
-def saved(path: Path) -> Measured:
-    header = read_header(path.with_suffix(".json"), FORMAT, "")
-    scores = path.with_suffix(".csv")
-    assert header["sha256"] == sha256(scores)
-    return Measured(read_scores(scores), **header["found"])
-
-
-def cells(text: str) -> list[float | str]:
-    """The cells of a CSV, those that are numbers as such."""
-    texts = [cell for row in csv.reader(text.splitlines()) for cell in row]
-    return [float(cell) if re.fullmatch(r"[-+.e\d]*\d", cell) else cell for cell in texts]

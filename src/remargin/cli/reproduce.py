@@ -166,8 +166,10 @@ def loss_geometry(out: Folder) -> None:
     """Figure 2: where each target pulls negatives, from real gradients. Needs no data."""
     _require_ours(out)
     from remargin.experiments.loss_geometry import loss_geometry as figure
+    from remargin.experiments.study import Study
 
-    _show([figure().save(out / "loss-geometry")], out, "Loss geometry")
+    title = _title(Study(out)) if (out / "study.json").exists() else "Loss geometry"
+    _show([figure().save(out / "loss-geometry")], out, title)
 
 
 for _name, _about in NAMES.items():

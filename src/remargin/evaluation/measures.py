@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from remargin.errors import InputError
@@ -36,7 +37,7 @@ class Evaluation:
     @property
     def means(self) -> dict[str, float]:
         """Each measure's mean over all judged queries."""
-        return {measure: sum(values.values()) / len(values) for measure, values in self.per_query.items()}
+        return {measure: fmean(values.values()) for measure, values in self.per_query.items()}
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write a CSV with a row for each query and a column for each measure."""
@@ -95,7 +96,7 @@ def _judged(rankings: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Map
     for query, ranking in rankings.items():
         top = ranking.keys() if cutoff >= len(ranking) else set(itertools.islice(ranking, cutoff))
         shares.append(len(qrels[query].keys() & top) / len(top))
-    return sum(shares) / len(shares) if shares else math.nan
+    return fmean(shares) if shares else math.nan
 
 
 def _metrics(

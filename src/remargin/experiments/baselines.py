@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import fsum
+from statistics import fmean
 from typing import Any
 
 from remargin.evaluation.comparison import Scores
@@ -91,7 +93,7 @@ def _first_seed(study: Study, model: str, row: Row) -> Measured:
     (result,) = chosen.results(study, every_seed=False)
     seconds = result.seconds_to_best + (chosen.sweep.seconds if chosen.sweep else 0.0)
     if chosen.spec.taught:
-        seconds += sum(teacher_report(study)["seconds"].values())
+        seconds += fsum(teacher_report(study)["seconds"].values())
         if chosen.spec.in_batch:  # its second teacher
             seconds += _first_seed(study, model, CONTRASTIVE).seconds
     return Measured(result, seconds)
@@ -117,7 +119,7 @@ def _embolden(rows: list[list[Cell]]) -> None:
 
 
 def _mean(scores: Scores, measure: str) -> float:
-    return sum(scores[measure].values()) / len(scores[measure])
+    return fmean(scores[measure].values())
 
 
 def _numbers(

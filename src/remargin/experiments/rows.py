@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import fsum
 from typing import Any, Literal
 
 import numpy as np
@@ -73,7 +74,7 @@ class Sweep:
     @property
     def seconds(self) -> float:
         """What it cost in all."""
-        return sum(result.seconds for _, result in self.points)
+        return fsum(result.seconds for _, result in self.points)
 
     def values(self, measure: str) -> list[tuple[float, float]]:
         """For each point the highest validation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from remargin.experiments.outcome import Outcome
@@ -68,7 +69,7 @@ def _numbers(targets: list[BatchTargets]) -> dict[str, Any]:
     first, last = targets[:WINDOW], targets[-WINDOW:]
 
     def mean(rows: list[BatchTargets], name: str) -> float:
-        return float(sum(getattr(row, name) for row in rows) / len(rows))
+        return fmean(getattr(row, name) for row in rows)
 
     return {
         "batches": targets[-1].batch + 1,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
+from statistics import fmean
 from typing import Any
 
 from remargin.evaluation.comparison import ComparedRun, Scores, compare_scores
@@ -37,7 +39,7 @@ class Measured:
     @property
     def seconds(self) -> float:
         """Training up to the best model, with the sweep."""
-        own = sum(result.seconds_to_best for result in self.results) / len(self.results)
+        own = fmean(result.seconds_to_best for result in self.results)
         return own + (self.chosen.sweep.seconds if self.chosen.sweep else 0.0)
 
     @property
@@ -48,12 +50,12 @@ class Measured:
         if None in spent:
             return None
         shares = [result.best_step / result.steps / len(self.results) for result in self.results] + [1.0] * len(swept)
-        return sum(share * (joules or 0.0) for share, joules in zip(shares, spent, strict=True))
+        return fsum(share * (joules or 0.0) for share, joules in zip(shares, spent, strict=True))
 
     @property
     def triplets(self) -> float:
         """Triplets seen by the best model, on average."""
-        return sum(result.best_triplets for result in self.results) / len(self.results)
+        return fmean(result.best_triplets for result in self.results)
 
 
 def variants(study: Study) -> Outcome:
@@ -109,7 +111,7 @@ def compare_in_groups(scores: dict[str, Scores], reference: str | None = None) -
     groups = [[name for name in scores if (name in PAPER_NAMES) == of_paper] for of_paper in (True, False)]
     found: Compared = {}
     for measure in (MEASURE, RECALL):
-        means = {name: _mean(scores[name][measure]) for name in groups[0]}
+        means = {name: fmean(scores[name][measure].values()) for name in groups[0]}
         best = reference or max(means, key=means.__getitem__)
         found[measure] = {}
         for group in groups:
@@ -164,7 +166,7 @@ def _numbers(comparison: Compared, name: str, row: Measured) -> dict[str, Any]:
         "triplets": row.triplets,
         "tuned_to": row.chosen.tuned_to,
         "rate": row.chosen.spec.rate,
-        "run_seconds": sum(result.seconds for result in row.results) / len(row.results),
+        "run_seconds": fmean(result.seconds for result in row.results),
         "joules": row.joules,
     }
     for measure in (MEASURE, RECALL):
@@ -176,11 +178,7 @@ def _numbers(comparison: Compared, name: str, row: Measured) -> dict[str, Any]:
 
 
 def _means(result: Result, test: str) -> dict[str, float]:
-    return {measure: _mean(values) for measure, values in result.test(test).items()}
-
-
-def _mean(values: Any) -> float:
-    return float(sum(values.values()) / len(values))
+    return {measure: fmean(values.values()) for measure, values in result.test(test).items()}
 
 
 def _published() -> Table:

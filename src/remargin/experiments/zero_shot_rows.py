@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from remargin.experiments.columns import stems
@@ -74,7 +75,7 @@ def _numbers(study: Study, found: dict[str, dict[str, list[Measured]]]) -> dict[
     for name, cells in found.items():
         means = column_means(cells, [*study.columns, Column(study.name, (study.name,))], MEASURE)
         inside = means.pop(study.name)
-        numbers[name] = {"mean": sum(means.values()) / len(means), "in-domain": inside, **means}
+        numbers[name] = {"mean": fmean(means.values()), "in-domain": inside, **means}
     return numbers
 
 

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from remargin.data.benchmarks import BEIR, MS_MARCO, TREC_DL
 from remargin.evaluation.comparison import Scores, compare_scores
@@ -163,7 +164,7 @@ def zero_shot_table(
     if rows and not in_domain:
         marked.append(dict.fromkeys(results, MISSING))
     means = {system: column_means(of_system, columns, measure).values() for system, of_system in results.items()}
-    averages = {system: sum(of_system) / len(columns) for system, of_system in means.items()}
+    averages = {system: fmean(of_system) for system, of_system in means.items()}
     best = max(averages.values()) if len(averages) > 1 else math.inf
     measured = [
         [Cell(system), *(cells[system] for cells in marked), number(average, bold=average >= best)]
@@ -238,7 +239,7 @@ def equivalence(a: Mapping[str, float], b: Mapping[str, float], bound: float = 0
     if len(common) < FEWEST:
         return None
     first, second = [a[name] for name in common], [b[name] for name in common]
-    return Equivalence(len(common), (sum(first) - sum(second)) / len(common), tost(first, second, bound))
+    return Equivalence(len(common), fmean(first) - fmean(second), tost(first, second, bound))
 
 
 def column_scores(parts: Sequence[Measured], measure: str) -> dict[str, float]:
@@ -266,7 +267,7 @@ def column_means(
     {'faq': 0.75}
     """
     scores = {column.name: column_scores(of_system[column.name], measure).values() for column in columns}
-    return {name: sum(values) / len(values) for name, values in scores.items()}
+    return {name: fmean(values) for name, values in scores.items()}
 
 
 def _all(columns: Sequence[Column], in_domain: Column | None) -> list[Column]:
@@ -278,7 +279,7 @@ def _marked(results: Results, column: Column, measure: str, bound: float) -> dic
     scores = {system: {measure: column_scores(parts[column.name], measure)} for system, parts in results.items()}
     queries = len(next(iter(scores.values()))[measure])
     if len(scores) == 1 or queries == 1:  # nothing to test
-        return {system: number(sum(of_system[measure].values()) / queries) for system, of_system in scores.items()}
+        return {system: number(fmean(of_system[measure].values())) for system, of_system in scores.items()}
     compared = compare_scores(scores, bound=bound, alpha=ALPHA, samples=1)  # Fisher's test is not shown
     return {
         row.run: number(row.mean.mean, bold=row.is_best, marks=DAGGER if row.equivalent else "")
@@ -294,7 +295,7 @@ def _published_cells(row: PublishedRow, names: Sequence[str]) -> list[Cell]:
 def _mean(values: Sequence[float | None]) -> float | None:
     """The mean, if all of them are there."""
     present = [value for value in values if value is not None]
-    return sum(present) / len(present) if present and len(present) == len(values) else None
+    return fmean(present) if present and len(present) == len(values) else None
 
 
 def _method(results: Results, bound: float) -> list[str]:

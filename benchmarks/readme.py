@@ -1,0 +1,96 @@
+"""Puts the tables of results/paper into the README, between the comments that are named like them.
+
+    python benchmarks/readme.py
+
+tests/test_readme.py sees that they are there, as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+
+from remargin.experiments.claim import CLAIMS, FAILS, HOLDS, OPEN
+from remargin.experiments.reproduce import CLAIMS as VERDICTS
+from remargin.report.sections import FILE, Section
+from remargin.report.tables import Block, Cell, Table
+
+ROOT = Path(__file__).parent.parent
+STUDIES = [ROOT / "results" / "paper" / name for name in ("medquad", "squadmix")]
+
+
+def variants() -> str:
+    """Table 3: a column for each backbone of each study that has one, and what the studies say of it."""
+    header, columns, notes = ["test nDCG@10"], [], []
+    for study in having("variants"):
+        section = Section.load(study / "variants")
+        table = section.tables[0]
+        notes += [f"On {study.name}, {line}" for line in section.summary]
+        for of_paper, beside in zip(table.blocks[::2], table.blocks[1::2], strict=True):
+            header += [f"{study.name}, {of_paper.label}", "time"]
+            columns.append([_cells(row) for row in (*of_paper.rows, *beside.rows)])
+            targets = [row[:1] for row in (*of_paper.rows, *beside.rows)]
+    rows = [list(chain(*cells)) for cells in zip(targets, *columns, strict=True)]
+    return Table("", header, [Block("", rows)], [*notes, *table.notes[:2]]).markdown()
+
+
+def zero_shot() -> str:
+    """Some rows of table 5, of the first backbone of each study that has it."""
+    tables = {study.name: Section.load(study / "zero-shot").tables[0] for study in having("zero-shot")}
+    shown = ("BM25", "no training", "static tuned", "distributed, early stopping", "contrastive")
+    columns = next(iter(tables.values())).header[1:]
+    blocks = [
+        Block(f"trained on {name}", [row for row in table.blocks[-1].rows if row[0].text in shown])
+        for name, table in tables.items()
+    ]
+    return Table(
+        "", ["nDCG@10", *columns], blocks, ["Bold: the best of all rows of the whole table. SCF is SciFact."]
+    ).markdown()
+
+
+def having(section: str) -> list[Path]:
+    """The studies that got there."""
+    return [study for study in STUDIES if (study / section / FILE).exists()]
+
+
+def _cells(row: list[Cell]) -> list[Cell]:
+    """nDCG@10 with its spread, and the time."""
+    _, _, ndcg, spread, _, _, time, _ = row
+    return [Cell(f"{ndcg.text} ± {spread.text}" if spread.text else ndcg.text, ndcg.bold, ndcg.marks, ndcg.value), time]
+
+
+def claims() -> str:
+    """Every claim, with the verdict of each study."""
+    found = {study.name: json.loads((study / VERDICTS / "numbers.json").read_text()) for study in STUDIES}
+    counts = {name: Counter(verdict["verdict"] for verdict in of.values()) for name, of in found.items()}
+    said = "; ".join(f"on {name} {n[HOLDS]} hold, {n[FAILS]} do not" for name, n in counts.items())
+    rows = [
+        [
+            Cell(claim.text),
+            Cell(claim.where),
+            *(Cell(of[claim.name]["verdict"].replace(OPEN, "–")) for of in found.values()),
+        ]
+        for claim in CLAIMS
+    ]
+    table = Table("", ["claim", "section", *found], [Block("", rows)]).markdown()
+    summary = f"The paper's {len(CLAIMS)} claims: {said}; – could not be checked"
+    return f"<details><summary>{summary}</summary>\n\n{table}\n</details>\n"
+
+
+def updated(text: str) -> str:
+    """The README with these tables in it."""
+    for make in (variants, claims, zero_shot):
+        marks = f"<!-- {make.__name__} -->", f"<!-- /{make.__name__} -->"
+        pattern = re.compile(f"{marks[0]}.*?{marks[1]}", re.DOTALL)
+        assert len(pattern.findall(text)) == 1, make.__name__
+        whole = f"{marks[0]}\n\n{make()}\n{marks[1]}"
+        text = pattern.sub(lambda _, whole=whole: whole, text)
+    return text
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    readme.write_text(updated(readme.read_text()))
