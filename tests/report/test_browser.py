@@ -12,6 +12,7 @@ from remargin.report.page import write_page
 from .conftest import HOSTILE, made_up
 
 pytestmark = pytest.mark.browser
+PUBLISHED = sorted((Path(__file__).parents[2] / "results" / "paper").glob("*/report.html"))
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +44,8 @@ def test_the_page_shows_everything_and_loads_nothing(browser: Any, page_file: Pa
         assert cells
         assert all(cells)
 
-    figures = page.locator("svg")
-    assert figures.count() == 6
-    for figure in figures.all():
-        box = figure.bounding_box()
-        assert box["width"] > 300
-        assert box["height"] > 100
-        drawn = figure.evaluate(VISIBLE)
-        assert drawn["shapes"] > 0
-        assert drawn["texts"] > 0
-        assert drawn["hidden"] == []
-        assert drawn["outside"] == []
+    assert page.locator("svg").count() == 6
+    all_drawn(page)
 
     back = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(channels(back)) > 3 * 128) == (scheme == "light")
@@ -74,6 +66,23 @@ def test_the_page_shows_everything_and_loads_nothing(browser: Any, page_file: Pa
     assert page.evaluate("document.querySelector('#margins').getBoundingClientRect().top") < 900
     assert complaints == []
     assert [url.partition("#")[0] for url in requests] == [page_file.as_uri()] * len(requests)
+    context.close()
+
+
+@pytest.mark.parametrize("published", PUBLISHED, ids=lambda page: page.parent.name)
+def test_a_published_page_is_whole(browser: Any, published: Path) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    complaints: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(published.as_uri(), wait_until="networkidle")
+    assert page.locator(".table tbody td.number").count() > 10
+    assert page.locator("svg").count() >= 2
+    all_drawn(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert (complaints, requests) == ([], [published.as_uri()])
     context.close()
 
 
@@ -101,6 +110,19 @@ def test_a_figure_opens_alone(browser: Any, tmp_path: Path, scheme: str) -> None
         assert (sum(channels(paper)) > 3 * 128) == (scheme == "light")
         assert contrast(ink, paper) >= 7
     context.close()
+
+
+def all_drawn(page: Any) -> None:
+    """Every figure has an extent, with something in it that is neither hidden nor cut off."""
+    for figure in page.locator("svg").all():
+        box = figure.bounding_box()
+        assert box["width"] > 300
+        assert box["height"] > 100
+        drawn = figure.evaluate(VISIBLE)
+        assert drawn["shapes"] > 0
+        assert drawn["texts"] > 0
+        assert drawn["hidden"] == []
+        assert drawn["outside"] == []
 
 
 # How many shapes and texts have an extent, which of them are hidden, and which are cut off.

@@ -143,8 +143,7 @@ def _untrained(name: str, means: dict[str, float]) -> list[Cell]:
 
 def _chosen(chosen: Chosen) -> str:
     """What dev chose, for people."""
-    tuned = {"margin": "margin ", "temperature": "temperature "}
-    value = f"{tuned[chosen.row.tuned]}{chosen.tuned_to:g}, " if chosen.row.tuned else ""
+    value = f"{chosen.row.tuned} {chosen.tuned_to:g}, " if chosen.row.tuned else ""
     return f"{value}rate {chosen.spec.rate:g}"
 
 

@@ -139,7 +139,8 @@ def _axes(panel: Panel, frame: _Frame, is_first: bool, with_label: bool) -> str:
     for at, label in x.labels():
         drawn.append(element("path", d=f"M{pixels(at)} {pixels(y.start)}V{pixels(y.end)}", class_="grid"))
         drawn.append(element("path", d=f"M{pixels(at)} {pixels(y.start)}v5", class_="axis"))
-        drawn.append(text(label, at, y.start + 18, "tick x", "middle"))
+        centre = min(at, WIDTH - width_of(label, 11) / 2)
+        drawn.append(text(label, centre, y.start + 18, "tick x", "middle"))
     for a, b in stretches:
         drawn.append(element("path", d=f"M{pixels(a)} {pixels(y.start)}H{pixels(b)}", class_="axis"))
     for at in [end for _, end in stretches[:-1]] + [start for start, _ in stretches[1:]]:
