@@ -97,7 +97,7 @@ def test_a_bad_line_is_named_or_skipped(name: str, line: str, message: str, beir
     assert "--skip-bad" in str(error.value)
     collection = Collection.load(beir, skip_bad=True)
     check(collection)
-    assert len(collection.rejects.errors) == 1
+    assert collection.rejects.count == 1
 
 
 def test_judgments_that_are_not_utf_8_or_cut_off_are_named(beir: Path) -> None:
@@ -159,6 +159,9 @@ def test_a_split_that_is_not_there_lists_those_that_are(beir: Path) -> None:
         Collection.load(beir, split="dev")
     (beir / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n")
     with pytest.raises(InputError, match="split 'test' has no judgments"):
+        Collection.load(beir)
+    (beir / "corpus.jsonl").write_text("")
+    with pytest.raises(InputError, match="there are no documents in it"):
         Collection.load(beir)
 
 

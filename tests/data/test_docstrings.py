@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_parsed_is_named_or_skipped(tmp_path: Path) -> Non
         Collection.load(f"docstrings:{package}", split="train")
     collection = Collection.load(f"docstrings:{package}", split="train", skip_bad=True)
     assert len(collection.queries) == 5
-    assert len(collection.rejects.errors) == 1
+    assert collection.rejects.count == 1
 
 
 def test_packages_are_found_without_importing_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ def test_a_bad_row_is_named_or_skipped(row: tuple[str, ...], message: str, tmp_p
         Collection.load(f"pairs:{path}", split="train")
     collection = Collection.load(f"pairs:{path}", split="train", skip_bad=True)
     assert len(collection.documents) == 30
-    assert len(collection.rejects.errors) == 1
+    assert collection.rejects.count == 1
 
 
 def test_a_table_without_rows_is_one_clear_line(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_bad_line_is_named_or_skipped(name: str, line: str, message: str, tmp_
         list(read_scores(path, Rejects()))
     rejects = Rejects(skip=True)
     assert len(list(read_scores(path, rejects))) == 4
-    assert len(rejects.errors) == 1
+    assert rejects.count == 1
 
 
 def test_wrong_columns_and_empty_files_are_one_clear_line(tmp_path: Path) -> None:

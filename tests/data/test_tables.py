@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,7 @@ def test_a_broken_row_is_named_or_skipped(name: str, content: bytes, usable: int
         list(read_rows(path, Rejects()))
     rejects = Rejects(skip=True)
     assert len(list(read_rows(path, rejects))) == usable
-    assert len(rejects.errors) == 1
+    assert rejects.count == 1
 
 
 def test_line_numbers_stay_right_after_a_skipped_line(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_damaged_gzip_is_one_clear_line(damage: Callable[[bytes], bytes], messag
         list(read_rows(path, Rejects()))
     rejects = Rejects(skip=True)
     list(read_rows(path, rejects))
-    assert len(rejects.errors) == 1
+    assert rejects.count == 1
 
 
 @pytest.mark.parametrize(
@@ -178,4 +179,17 @@ def test_rejects_are_written_one_a_line(tmp_path: Path) -> None:
         "id": "x",
         "problem": "bad\nline",
     }
-    assert str(rejects.errors[0]) == "f.csv:3: id 'x': bad line; mend"
+    assert str(rejects.first) == "f.csv:3: id 'x': bad line; mend"
+
+
+def test_many_rejects_do_not_fill_memory(tmp_path: Path) -> None:
+    rejects = Rejects(skip=True)
+    tracemalloc.start()
+    for line in range(1, 30_001):
+        rejects.add(InputError("the document is not in the collection", file="triplets.tsv", line=line, id=f"d{line}"))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    rejects.write(tmp_path / "rejects.jsonl")
+    lines = (tmp_path / "rejects.jsonl").read_text().splitlines()
+    assert (rejects.count, len(lines), json.loads(lines[-1])["id"]) == (30_000, 30_000, "d30000")
+    assert peak < sum(map(len, lines)) / 2

@@ -83,7 +83,7 @@ def test_a_bad_line_of_published_scores_is_named_or_skipped(line: str, message: 
         read(path)
     rejects = Rejects(skip=True)
     assert len(list(read_triplets(path, rejects, ids=True)[1])) == 4
-    assert len(rejects.errors) == 1
+    assert rejects.count == 1
 
 
 def test_five_columns_that_do_not_begin_with_two_numbers_need_a_header(tmp_path: Path) -> None:
@@ -103,7 +103,9 @@ def test_triplets_of_ids_are_checked_against_a_collection(tmp_path: Path) -> Non
         list(read_id_triplets(path, Rejects(), collection))
     rejects = Rejects(skip=True)
     assert [t.line for t in read_id_triplets(path, rejects, collection)] == [1, 4]
-    assert "t.tsv:3: id 'd3': document is not in the collection" in str(rejects.errors[1])
+    rejects.write(tmp_path / "rejects.jsonl")
+    second = json.loads((tmp_path / "rejects.jsonl").read_text().splitlines()[1])
+    assert (second["line"], second["id"], second["problem"]) == (3, "d3", "document is not in the collection")
     assert len(list(read_id_triplets(path, Rejects()))) == 4
     path.write_text("query\tpositive\tnegative\na\tb\tc\n")
     with pytest.raises(InputError, match="these triplets are texts, not ids; give query_id"):
@@ -128,6 +130,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"query": "q", "positive": "p", "negative": "n", "scores": [1, 1e39]}, "not all finite"),
     ({"query": "q", "positive": "p", "negative": "n", "scores": [1, 10**400]}, "not all numbers"),
     ({"query": "q", "positive": "p", "negative": "n", "positive_score": 1}, "scores must be 2 numbers"),
+    (
+        {"query": "q", "positive": "p", "negative": "n", "negative_score": 1},
+        "there is 'negative_score' but no 'positive_score'",
+    ),
 ]
 
 
@@ -140,7 +146,7 @@ def test_a_bad_triplet_is_named_or_skipped(row: dict[str, Any], message: str, tm
         read(path)
     rejects = Rejects(skip=True)
     assert len(list(read_triplets(path, rejects, ids=False)[1])) == 2
-    assert len(rejects.errors) == 1
+    assert rejects.count == 1
 
 
 def test_wrong_columns_and_empty_tables_are_one_clear_line(tmp_path: Path) -> None:

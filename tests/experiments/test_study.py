@@ -22,6 +22,7 @@ from remargin.experiments.results import MEASURE, RECALL, TEST
 from remargin.experiments.rows import CONTRASTIVE, DISTRIBUTED, STATIC, choose, sweep
 from remargin.experiments.study import Study
 from remargin.report.sections import Section
+from remargin.retrieval import exact
 from remargin.retrieval.search import search
 
 from .conftest import PLAN, Open, silent
@@ -131,12 +132,18 @@ def test_without_data_nothing_is_trained(study_folder: Path) -> None:
         study.run(DISTRIBUTED.spec(study, "tiny", 0.5))
 
 
-def test_a_full_ranking_is_search_and_evaluate(tiny_model: Any) -> None:
+def test_a_full_ranking_is_search_and_evaluate(tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     collection = Collection.load("docstrings:email,logging,json,csv", "test")
     model = BiEncoder.from_pretrained(tiny_model())
     wanted = evaluate(search(collection, "exact", model), collection.qrels, [MEASURE, "R@100", RECALL])
+    at_once, encode = [], BiEncoder.encode_tokens
+    monkeypatch.setattr(exact, "CPU_BLOCK", (16, 32))
+    monkeypatch.setattr(
+        BiEncoder, "encode_tokens", lambda self, tokens: at_once.append(len(tokens.lengths)) or encode(self, tokens)
+    )
     found = FullRanking(collection).measure(model, "tiny")
     assert found.per_query == {name: pytest.approx(values) for name, values in wanted.per_query.items()}
+    assert max(at_once[1:]) == 32 < len(collection.documents) == sum(at_once[1:])  # a block of documents is in memory
     bm25 = evaluate(search(collection, "bm25"), collection.qrels, [MEASURE])
     assert FullRanking(collection).measure(None, "").means[MEASURE] == pytest.approx(bm25.means[MEASURE])
 

@@ -360,10 +360,11 @@ def test_resumed_is_uninterrupted_with_the_topics_of_before(
 @pytest.mark.parametrize("target", ["distributed", "contrastive"])
 def test_batches_of_one_triplet_train(target: str, scored: Path, tiny_model: Any, tmp_path: Path) -> None:
     model = BiEncoder.from_pretrained(tiny_model("bert"))
-    fitted = fit(
-        model, scored, tmp_path / "run", settings=settings(sampler="tas", clusters=36, target=target), say=silent
-    )
+    lines: list[str] = []
+    chosen = settings(sampler="tas", clusters=36, target=target)
+    fitted = fit(model, scored, tmp_path / "run", settings=chosen, say=lines.append)
     assert fitted.steps == 9
+    assert f"36 topics of 1.0 queries on average: batches of {chosen.batch_size} are never full" in lines
 
 
 def test_balanced_needs_scores(tiny_model: Any, tmp_path: Path) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remargin.cli.options import Config, RequiredData, SkipBad
+from remargin.cli.options import Config, RequiredData, SkipBad, refuse_idle
+
+if TYPE_CHECKING:
+    from remargin.training.settings import FitSettings
 
 
 def fit(
+    context: typer.Context,
     data: RequiredData,
     model: Annotated[str, typer.Option(help="The encoder to start from: a folder or a Hugging Face name.")],
     out: Annotated[Path, typer.Option(help="The run's folder: models, metrics, checkpoint, config.")],
@@ -108,6 +113,7 @@ def fit(
     given = dict(locals())
     names = [f.name for f in (*fields(FitSettings), *fields(LossSettings)) if f.name in given]
     settings = fit_settings(preset, **{name: given[name] for name in names})
+    refuse_idle(context, _idle(settings))
     request = RunRequest(**{f.name: given[f.name] for f in fields(RunRequest)})
     fitted = start(request, settings, resume)
     if fitted.best is not None and fitted.before is not None:
@@ -116,3 +122,18 @@ def fit(
             print("training did not help on dev: the best model is the one before it", file=sys.stderr)
         print(f"{settings.validation_measure}: {fitted.before:.4f} before, {best}")
     print(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s")
+
+
+def _idle(settings: FitSettings) -> dict[str, Sequence[str]]:
+    """Options that other settings leave nothing to do, by what they do nothing for."""
+    target = settings.loss.target
+    idle: dict[str, Sequence[str]] = {}
+    if target == "contrastive":
+        idle["the contrastive loss"] = ("in_batch", "error", "stop_gradient")
+    else:
+        idle["other losses than contrastive"] = ("temperature",)
+    if target != "teacher":
+        idle["other targets than teacher"] = ("teacher_scale",)
+    if settings.schedule != "exponential":
+        idle["other schedules than exponential"] = ("gamma",)
+    return idle

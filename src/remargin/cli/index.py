@@ -226,8 +226,8 @@ def _texts(data: str, what: str, rejects: Rejects) -> Iterator[Text]:
         yield from checked_texts(source.documents(), "document", rejects)
     else:
         yield from checked_texts(source.queries(), "query", rejects)
-    if rejects.errors:
-        print(f"skipped bad input: {rejects.first()}", file=sys.stderr)
+    if rejects.count:
+        print(f"skipped bad input: {rejects.describe()}", file=sys.stderr)
 
 
 def _encode(

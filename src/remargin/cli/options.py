@@ -77,9 +77,9 @@ def load_collection(data: str, split: str, skip_bad: bool) -> Collection:
     from remargin.data.collection import Collection
 
     collection = Collection.load(data, split, skip_bad)
-    if collection.rejects.errors:
-        first = collection.rejects.errors[0]
-        print(f"skipped bad input: {len(collection.rejects.errors):,}, the first is {first}", file=sys.stderr)
+    if collection.rejects.count:
+        first = collection.rejects.first
+        print(f"skipped bad input: {collection.rejects.count:,}, the first is {first}", file=sys.stderr)
     return collection
 
 

@@ -149,6 +149,8 @@ class Collection:
             have = ", ".join(source.splits()) or "none"
             raise InputError(f"no split {split!r}; it has: {have}", file=data, do="choose one of those")
         documents = {item.id: item.text for item in checked_texts(source.documents(), "document", rejects)}
+        if not documents:
+            raise InputError("there are no documents in it", file=data, do=rejects.describe() or "choose another")
         texts = {item.id: item.text for item in checked_texts(source.queries(), "query", rejects)}
         qrels: dict[str, dict[str, int]] = {}
         for judgment in source.judgments(split):

@@ -50,7 +50,7 @@ class IdTriplets:
             rows.append(np.array(found, np.uint32))
             lines.append(np.array([t.line for t in batch], np.uint32))
         if not rows:
-            raise InputError("no usable triplets in it", file=path, do=rejects.first())
+            raise InputError("no usable triplets in it", file=path, do=rejects.describe())
         return cls(path, queries, documents, np.concatenate(rows), np.concatenate(lines))
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class IdTriplets:
     def keep(self, wanted: NDArray[np.bool_], rejects: Rejects) -> IdTriplets:
         """Only some of the triplets, but not none."""
         if not wanted.any():
-            raise InputError("no usable triplets in it", file=self.path, do=rejects.first())
+            raise InputError("no usable triplets in it", file=self.path, do=rejects.describe())
         return IdTriplets(self.path, self.queries, self.documents, self.rows[wanted], self.lines[wanted])
 
     def keys(self) -> NDArray[np.uint64]:

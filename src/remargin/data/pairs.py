@@ -92,7 +92,7 @@ class Pairs:
             documents.setdefault(document_key, Text(_id("d", document_key), document, str(self._path), row.line))
             pairs.setdefault((query_key, document_key), (str(self._path), row.line))
         if not pairs:
-            do = self._rejects.first() or "give a table with at least one row"
+            do = self._rejects.describe() or "give a table with at least one row"
             raise InputError("no pairs in it", file=self._path, do=do)
         self.notes["pairs read"] = rows
         self.notes["repeated pairs merged"] = rows - len(pairs)

@@ -130,8 +130,8 @@ def prepare(
             work.write_collection(source)
         if triplets is not None:
             work.write_triplets(Path(triplets), over_collection=source is not None)
-        report.rejected = len(rejects.errors)
-        if rejects.errors:
+        report.rejected = rejects.count
+        if rejects.count:
             rejects.write(folder / "rejects.jsonl")
         report.seconds = round(time.perf_counter() - started, 2)
         made = {"data": data, "triplets": triplets, "model": model}
@@ -188,7 +188,7 @@ class _Preparation:
         documents = self._write_texts("documents", source.documents())
         queries = self._write_texts("queries", source.queries())
         if not len(documents):
-            raise InputError("there are no documents in it", do=self.rejects.first() or "name another collection")
+            raise InputError("there are no documents in it", do=self.rejects.describe() or "name another collection")
         for split in source.splits():
             qrels = QrelsWriter(self.folder / "qrels" / f"{split}.tsv")
             for batch in batches(source.judgments(split), BATCH):
@@ -233,7 +233,7 @@ class _Preparation:
             scores = None if batch[0][1] is None else np.array([scores for _, scores in batch], np.float32)
             writer.add(np.array([rows for rows, _ in batch], np.uint32), scores)
         if not writer.count:
-            raise InputError("no usable triplets in it", file=path, do=self.rejects.first())
+            raise InputError("no usable triplets in it", file=path, do=self.rejects.describe())
         header = writer.close()
         self.report.triplets, self.report.negatives_per_triplet = header["count"], header["negatives"]
         if self.leaks:

@@ -66,7 +66,7 @@ def read_scores(path: Path, rejects: Rejects) -> Iterator[PairScore]:
             problem = f"no {error}" if isinstance(error, KeyError) else str(error)
             rejects.add(InputError(problem, file=path, line=row.line, do=SKIP))
     if empty:
-        raise InputError("no scores in it", file=path, do=rejects.first() or "give a table with at least one row")
+        raise InputError("no scores in it", file=path, do=rejects.describe() or "give a table with at least one row")
 
 
 def _headless(path: Path) -> bool:

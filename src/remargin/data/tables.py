@@ -5,6 +5,7 @@ Readers report what is wrong with a line to a `Rejects`, which either stops at o
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import itertools
@@ -12,7 +13,6 @@ import json
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
@@ -20,37 +20,57 @@ from remargin.errors import InputError
 
 T = TypeVar("T")
 SKIP = "correct it, or skip bad input (--skip-bad)"
+PACKED_TOGETHER = 1024
 
 
-@dataclass
 class Rejects:
     """Where bad input goes: raised as an error at once, or with `skip` set aside and counted.
 
+    What is set aside is kept packed: the lines of a whole file may be bad, and there may be millions.
+
     >>> rejects = Rejects(skip=True)
     >>> rejects.add(InputError("empty text", file="corpus.jsonl", line=3))
-    >>> len(rejects.errors)
-    1
+    >>> rejects.count, rejects.first
+    (1, InputError('corpus.jsonl:3: empty text'))
     """
 
-    skip: bool = False
-    errors: list[InputError] = field(default_factory=list)
+    def __init__(self, skip: bool = False) -> None:
+        self.skip = skip
+        self.count = 0
+        self.first: InputError | None = None
+        self._latest: list[str] = []
+        self._packed: list[bytes] = []
 
     def add(self, error: InputError) -> None:
         """Raise the error, or set it aside."""
         if not self.skip:
             raise error
-        self.errors.append(error)
+        self.count += 1
+        self.first = self.first or error
+        reject = {"file": error.file, "line": error.line, "id": error.id, "problem": error.problem}
+        self._latest.append(json.dumps(reject) + "\n")
+        if len(self._latest) == PACKED_TOGETHER:
+            self._packed.append(zlib.compress("".join(self._latest).encode(), level=1))
+            self._latest.clear()
 
-    def first(self) -> str | None:
+    @contextlib.contextmanager
+    def strict(self) -> Iterator[None]:
+        """For a while, nothing is set aside."""
+        skip, self.skip = self.skip, False
+        try:
+            yield
+        finally:
+            self.skip = skip
+
+    def describe(self) -> str | None:
         """What to say where nothing is left: the first thing that was set aside."""
-        return f"the first of {len(self.errors):,} rejects: {self.errors[0]}" if self.errors else None
+        return f"the first of {self.count:,} rejects: {self.first}" if self.count else None
 
     def write(self, path: Path) -> None:
         """One JSON object a line: file, line, id and problem of everything set aside."""
-        with open(path, "w", encoding="utf-8") as out:
-            for error in self.errors:
-                reject = {"file": error.file, "line": error.line, "id": error.id, "problem": error.problem}
-                out.write(json.dumps(reject) + "\n")
+        with open(path, "wb") as out:
+            out.writelines(map(zlib.decompress, self._packed))
+            out.write("".join(self._latest).encode())
 
 
 class Row(NamedTuple):
@@ -148,10 +168,8 @@ def encodable(text: str) -> bool:
 
 def _delimited_rows(path: Path, rejects: Rejects, delimiter: str) -> Iterator[Row]:
     records = delimited_records(path, rejects, delimiter)
-    before = len(rejects.errors)
-    line, header = next(records, (1, []))
-    if len(rejects.errors) > before:
-        raise rejects.errors[before]  # without the header, no row means anything
+    with rejects.strict():  # without the header, no row means anything
+        line, header = next(records, (1, []))
     names = [name.strip() for name in header]
     if not any(names):
         raise InputError("empty table", file=path, do="its first line must name the columns")

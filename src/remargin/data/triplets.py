@@ -250,7 +250,9 @@ def _scores(values: dict[str, Any], negatives: int) -> list[float] | None:
         columns = ["negative_score"] if "negative_score" in values else _numbered(values, "negative_score")
         if "positive_score" not in values and not columns:
             return None
-        given = [values.get("positive_score"), *(values[column] for column in columns)]
+        if "positive_score" not in values:
+            raise ValueError(f"there is {columns[0]!r} but no 'positive_score'")
+        given = [values["positive_score"], *(values[column] for column in columns)]
     if not isinstance(given, list) or len(given) != 1 + negatives:
         names = "positive_score, negative_score" + ("_1, negative_score_2, ..." if negatives > 1 else "")
         raise ValueError(f"scores must be {1 + negatives} numbers: a list `scores`, or columns {names}")

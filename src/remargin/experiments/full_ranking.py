@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from remargin.data.collection import Collection
 from remargin.data.tokens import Tokens
 from remargin.encoder import BiEncoder
 from remargin.evaluation.measures import Evaluation, evaluate
 from remargin.evaluation.runs import Run
+from remargin.packing import select
 from remargin.retrieval.exact import top_k
 from remargin.retrieval.search import search
 
@@ -43,8 +45,9 @@ class FullRanking:
         collection = self.collection
         if model is None:
             return self._evaluate(search(collection, "bm25", k=DEPTH))
-        documents, queries = (model.encode_tokens(tokens) for tokens in self._tokens_for(model, backbone))
-        scores, rows = top_k(queries, documents, DEPTH + bool(collection.self_matches), model.device)
+        documents, queries = self._tokens_for(model, backbone)
+        depth = DEPTH + bool(collection.self_matches)
+        scores, rows = top_k(model.encode_tokens(queries), _Vectors(model, documents), depth, model.device)
         return self._evaluate(self._thinned(scores, rows))
 
     def _evaluate(self, run: Run) -> Evaluation:
@@ -77,3 +80,18 @@ class FullRanking:
             )
             self._tokens[backbone] = documents, queries
         return self._tokens[backbone]
+
+
+class _Vectors:
+    """Vectors of texts, made when they are asked for: those of a large collection need not fit into memory."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, model: BiEncoder, tokens: Tokens) -> None:
+        self._model, self._tokens = model, tokens
+
+    def __len__(self) -> int:
+        return len(self._tokens.lengths)
+
+    def __getitem__(self, part: slice, /) -> NDArray[np.float32]:
+        return self._model.encode_tokens(select(self._tokens, np.arange(*part.indices(len(self)))))

@@ -260,7 +260,7 @@ def _measure(work: _Work, collection: Collection, measures: list[str], say: Call
         "judged": {name: None if math.isnan(share) else share for name, share in evaluation.judged.items()},
         "documents": len(collection.documents),
         "queries": len(collection.queries),
-        "skipped": len(collection.rejects.errors),
+        "skipped": collection.rejects.count,
         "self_matches": len(collection.self_matches),
         "missing": len(evaluation.missing),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,8 +21,18 @@ CPU_GROUP, GPU_GROUP = 32, 64  # neighbouring scores of which first only the max
 Matrix = NDArray[Any] | Tensor
 
 
+class Rows(Protocol):
+    """Vectors that are read, or made, some at a time."""
+
+    dtype: Any
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> Matrix: ...
+
+
 def top_k(
-    queries: Matrix, documents: Matrix, k: int, device: torch.device | str = "cpu", coder: Coder | None = None
+    queries: Matrix, documents: Matrix | Rows, k: int, device: torch.device | str = "cpu", coder: Coder | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Scores and rows of the k documents with the largest dot product for each query, best first.
 
@@ -133,7 +143,7 @@ def _tensor(matrix: Matrix) -> Tensor:
         return torch.from_numpy(matrix)
 
 
-def _precision(documents: Matrix, device: torch.device) -> torch.dtype:
+def _precision(documents: Matrix | Rows, device: torch.device) -> torch.dtype:
     """What to multiply in: a GPU takes half precision as it is."""
     half = {"float16": torch.float16, "bfloat16": torch.bfloat16}
     name = str(documents.dtype).removeprefix("torch.")

@@ -234,6 +234,9 @@ def make_sampler(
     index = QueryIndex.of(triplets.queries, len(queries))
     rows = index.with_triplets()
     clusters = settings.clusters or default_clusters(len(rows), settings.batch_size)
+    if clusters * settings.batch_size > 2 * len(rows):
+        size = len(rows) / clusters
+        say(f"{clusters:,} topics of {size:.1f} queries on average: batches of {settings.batch_size} are never full")
     find = partial(query_topics, model, queries, rows, clusters, settings.seed)
     topics = run_topics(out / "topics.npy", len(queries), rows, find, resume, say)
     draw = partial(uniform_pairs, index, triplets.negatives)

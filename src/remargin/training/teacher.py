@@ -146,7 +146,7 @@ def train_cross_encoder(
     progress, sums = training.progress, training.sums
     trained = Trained(
         triplets=len(data),
-        rejected=len(rejects.errors),
+        rejected=rejects.count,
         steps=data.steps,
         first_loss=float(sums.first) / sums.steps,
         last_loss=float(sums.last) / sums.steps,

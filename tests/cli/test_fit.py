@@ -1,0 +1,34 @@
+"""remargin fit: what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("options", "option", "what"),
+    [
+        ("--temperature 0.1", "--temperature", "other losses than contrastive"),
+        ("--target contrastive --in-batch", "--in-batch", "the contrastive loss"),
+        ("--target contrastive --error l1", "--error", "the contrastive loss"),
+        ("--target 0.3 --teacher-scale 2", "--teacher-scale", "other targets than teacher"),
+        ("--gamma 0.9", "--gamma", "other schedules than exponential"),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    remargin: Callable[..., Any], tmp_path: Path, options: str, option: str, what: str
+) -> None:
+    result = remargin("fit", "--data", "nothing", "--model", "none", "--out", tmp_path / "run", *options.split())
+    assert (result.returncode, result.stderr) == (2, f"error: {option} does nothing for {what}; leave it out\n")
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_with_an_effect_are_not(remargin: Callable[..., Any], tmp_path: Path) -> None:
+    options = "--target contrastive --temperature 0.1 --schedule exponential --gamma 0.9"
+    result = remargin("fit", "--data", "nothing", "--model", "none", "--out", tmp_path / "run", *options.split())
+    assert result.returncode == 2
+    assert "does nothing" not in result.stderr
