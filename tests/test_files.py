@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from remargin.errors import InputError
-from remargin.files import RangeReader, map_array, new_folder, read_header, write_header
+from remargin.files import RangeReader, map_array, new_file, new_folder, read_header, write_header
 
 
 def test_a_failed_block_leaves_nothing_behind(tmp_path: Path) -> None:
     def fail() -> None:
-        with new_folder(tmp_path / "out") as folder:
+        with new_folder(tmp_path / "out", False, "ours") as folder:
             (folder / "half.txt").write_text("half")
             raise RuntimeError("stop")
 
@@ -31,7 +31,7 @@ def test_an_existing_folder_is_kept_unless_overwriting_is_asked_for(tmp_path: Pa
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine.txt").write_text("precious")
-    with pytest.raises(InputError, match="already exists"), new_folder(out):
+    with pytest.raises(InputError, match="already exists"), new_folder(out, False, "ours"):
         pass
     with pytest.raises(InputError, match="not ours to overwrite"), new_folder(out, overwrite=True, marker="ours"):
         pass
@@ -65,14 +65,24 @@ def test_the_old_folder_comes_back_if_the_last_rename_fails(tmp_path: Path, monk
 
 def test_an_empty_folder_counts_as_not_there(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with new_folder(tmp_path / "out") as folder:
+    with new_folder(tmp_path / "out", False, "ours") as folder:
         (folder / "new.txt").touch()
     assert (tmp_path / "out" / "new.txt").is_file()
 
 
+def test_a_file_does_not_replace_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for overwrite in (False, True):
+        with (
+            pytest.raises(InputError, match="empty: is a folder; choose another place"),
+            new_file(tmp_path / "empty", overwrite),
+        ):
+            pytest.fail("it is refused at once")
+
+
 def test_a_folder_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     def race() -> None:
-        with new_folder(tmp_path / "out"):
+        with new_folder(tmp_path / "out", False, "ours"):
             (tmp_path / "out").mkdir()
             (tmp_path / "out" / "theirs.txt").write_text("theirs")
 

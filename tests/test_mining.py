@@ -93,7 +93,7 @@ def test_a_stopped_run_goes_on_where_it_was(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["t.tsv", "whole.tsv"]
 
 
-@pytest.mark.parametrize("other", ["model", "length", "positives"])
+@pytest.mark.parametrize("other", ["model", "length", "positives", "texts"])
 def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
     other: str, collection: Collection, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +115,8 @@ def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
         model = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
     elif other == "length":
         model.document_length = 4
+    elif other == "texts":
+        collection.documents["d3"] = collection.queries["q0"]
     else:
         collection.qrels["q0"] = {"d3": 1}
     for name in ("t.tsv", "whole.tsv"):
@@ -150,3 +152,11 @@ def test_wrong_settings_are_one_clear_line(collection: Collection, tmp_path: Pat
     collection.qrels = {"q0": {"d0": 0}}
     with pytest.raises(InputError, match="no relevant documents"):
         mine(collection, tmp_path / "t.tsv")
+
+
+def test_a_query_is_not_its_own_negative(tmp_path: Path) -> None:
+    documents = {f"d{i}": f"duplicate question number {i % 3}" for i in range(6)}
+    qrels = {f"d{i}": {f"d{(i + 3) % 6}": 1} for i in range(6)}
+    collection = Collection("quora", "train", documents, dict(documents), qrels)
+    mine(collection, tmp_path / "t.tsv", MiningSettings(depth=6, triplets=10))
+    assert all(query not in negatives for query, _, negatives in triplets_in(tmp_path / "t.tsv"))

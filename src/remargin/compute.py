@@ -231,7 +231,11 @@ class _Padded(_Theirs):
         self.padding = int(getattr(backbone.config, "pad_token_id", None) or 0)
         for module in self.model.modules():
             if type(module).__name__.endswith("SelfAttention") and not attention_dropout:
-                module.dropout.p = 0.0
+                for name in ("dropout", "attention_dropout"):
+                    if isinstance(getattr(module, name, None), nn.Dropout):
+                        getattr(module, name).p = 0.0
+                    elif isinstance(getattr(module, name, None), float):  # Longformer's is a number
+                        setattr(module, name, 0.0)
 
     def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
         shape = (len(packed.bounds) - 1, packed.longest)

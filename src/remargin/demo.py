@@ -50,6 +50,8 @@ def demo(settings: DemoSettings, say: Callable[[str], None] = print) -> dict[str
     """
     started = time.perf_counter()
     out = settings.out
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError("already exists", file=out, do="choose another place (--out), or delete it")
     model_folder = str(settings.model or bundled_minilm())
     collection = Collection.load(settings.data, "test")
     model = BiEncoder.from_pretrained(

@@ -23,14 +23,14 @@ from remargin.errors import InputError
 
 
 @contextlib.contextmanager
-def new_folder(path: str | Path, overwrite: bool = False, marker: str | None = None) -> Iterator[Path]:
+def new_folder(path: str | Path, overwrite: bool, marker: str) -> Iterator[Path]:
     """A folder to fill beside `path`, which becomes `path` when the block ends well and vanishes when it does not.
 
     With `overwrite` it replaces an older one, but only one that has the file `marker` in it: not just any folder.
 
     >>> import tempfile
     >>> target = Path(tempfile.mkdtemp()) / "out"
-    >>> with new_folder(target) as folder:
+    >>> with new_folder(target, overwrite=False, marker="data.txt") as folder:
     ...     _ = (folder / "data.txt").write_text("whole")
     ...     target.exists()
     False
@@ -113,7 +113,12 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def refuse_existing(path: Path, overwrite: bool, marker: str | None = None) -> None:
-    """An existing output is never overwritten unless asked, and a folder only if it has the marker of its kind."""
+    """An existing output is never overwritten unless asked, and a folder only if it has the marker of its kind.
+
+    Without a marker the output is a file.
+    """
+    if marker is None and path.is_dir():
+        raise InputError("is a folder", file=path, do="choose another place")
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not overwrite:
@@ -121,8 +126,6 @@ def refuse_existing(path: Path, overwrite: bool, marker: str | None = None) -> N
     if marker is not None and not (path / marker).is_file():
         problem = f"exists and is not ours to overwrite: there is no {marker} in it"
         raise InputError(problem, file=path, do="choose another place")
-    if marker is None and path.is_dir():
-        raise InputError("is a folder", file=path, do="choose another place")
 
 
 def flush_to_disk(*paths: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from remargin.data.collection import Collection
+from remargin.data.collection import Collection, texts_fingerprint
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.files import locked, new_file, refuse_existing
@@ -137,7 +137,8 @@ def _fingerprint(
     collection: Collection, settings: MiningSettings, positives: dict[str, list[str]], model: BiEncoder | None
 ) -> str:
     """Names the folder of parts, so that only a run with the same input, settings and model goes on with them."""
-    known: list[Any] = [collection.name, collection.split, asdict(settings), len(collection.documents), positives]
+    known: list[Any] = [collection.name, collection.split, asdict(settings), positives]
+    known += [texts_fingerprint(collection.documents), texts_fingerprint(collection.queries)]
     if model is not None:
         known += [model.fingerprint(), model.query_length, model.document_length]
         known += [model.query_prefix, model.document_prefix]
@@ -172,7 +173,7 @@ class _Candidates:
         rows, filled = [], 0
         wanted = self._settings.per_triplet
         for query in queries:
-            known = set(positives[query])
+            known = {*positives[query], *({query} & self._collection.self_matches)}  # nor is it its own negative
             pool = [document for document in run.top(query, self._settings.depth) if document not in known]
             for positive in positives[query]:
                 for _ in range(self._settings.triplets):

@@ -8,7 +8,7 @@ import json
 import shutil
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remargin.cross_encoder import CrossEncoder, Pair
-from remargin.data.collection import Collection
+from remargin.data.collection import Collection, texts_fingerprint
 from remargin.data.id_triplets import IdTriplets
 from remargin.data.scores import PairScore, read_scores
 from remargin.data.tables import SKIP, Rejects, batches, open_binary
@@ -180,18 +180,6 @@ def _claim(out: Path, overwrite: bool) -> None:
             ours = False
         if not ours:
             raise InputError("exists and is not ours to overwrite", file=report, do="choose another place")
-
-
-def texts_fingerprint(texts: Mapping[str, str]) -> str:
-    """A hash of ids and texts, in their order.
-
-    >>> texts_fingerprint({"d1": "a text"}) == texts_fingerprint({"d1": "another text"})
-    False
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for id, text in texts.items():
-        digest.update(f"{id}\0{text}\0".encode())
-    return digest.hexdigest()
 
 
 def readable_triplets(path: Path, model: CrossEncoder, collection: Collection, rejects: Rejects) -> IdTriplets:

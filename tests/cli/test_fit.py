@@ -16,6 +16,12 @@ import pytest
         ("--target contrastive --in-batch", "--in-batch", "the contrastive loss"),
         ("--target contrastive --error l1", "--error", "the contrastive loss"),
         ("--target 0.3 --teacher-scale 2", "--teacher-scale", "other targets than teacher"),
+        ("--target 0.3 --stop-gradient", "--stop-gradient", "targets that are constant anyway"),
+        (
+            "--target teacher --in-batch --in-batch-teacher x --error l1",
+            "--error",
+            "two teachers",
+        ),
         ("--gamma 0.9", "--gamma", "other schedules than exponential"),
     ],
 )

@@ -115,8 +115,13 @@ def test_wrong_usage_is_one_line(
     assert not (tmp_path / "s.tsv").exists()
 
 
-def test_without_dev_there_is_no_validation(remargin: Any, beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("empty", [False, True])
+def test_without_dev_there_is_no_validation(
+    empty: bool, remargin: Any, beir: Path, tiny_model: Any, tmp_path: Path
+) -> None:
     (beir / "qrels" / "dev.tsv").unlink()
+    if empty:
+        (beir / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n")
     training = ("--train-from", tiny_model("bert"), "--save-model", tmp_path / "teacher", "--epochs", 1)
     out = ("--out", tmp_path / "s.tsv")
     result = remargin("teach", "--data", beir, "--triplets", tmp_path / "t.tsv", *training, *out)

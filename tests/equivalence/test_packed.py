@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remargin.compute import Compute
+from remargin.compute import Compute, _Padded
 from remargin.data.tokens import Tokens
 from remargin.encoder import Pooling
 from remargin.packing import pack
@@ -168,3 +168,14 @@ def test_training_others_models_keeps_sums_in_float32(kind: str, engine: Any) ->
     assert hidden.dtype == torch.float32
     assert compute.freeze().body(packed).dtype == torch.bfloat16
     assert distance(compute(packed), expected) < 0.02
+
+
+def test_attention_dropout_that_is_only_a_number_is_left_out_too() -> None:
+    from transformers import LongformerConfig, LongformerModel
+
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    backbone = LongformerModel(LongformerConfig(vocab_size=50, attention_window=[4], **size))
+    [attention] = [
+        m for m in _Padded(backbone, torch.float32, False).modules() if type(m).__name__ == "LongformerSelfAttention"
+    ]
+    assert attention.dropout == 0.0

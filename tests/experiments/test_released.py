@@ -37,3 +37,10 @@ def test_released_losses_are_the_double_loop(target: Any, in_batch: bool) -> Non
 def test_targets_that_the_released_code_lacks_are_refused() -> None:
     with pytest.raises(ValueError, match="teacher"):
         ReleasedMarginLoss("teacher")
+
+
+def test_dot_products_stay_dot_products() -> None:
+    q, p, n = torch.randn(3, 5, 8, generator=torch.manual_seed(0)).unbind()
+    margins = (q * p).sum(1) - (q * n).sum(1)
+    expected = (margins - (1 + p @ n.T) / 2).square().mean()
+    assert ReleasedMarginLoss("distributed", similarity="dot")(q, p, n).item() == pytest.approx(expected.item())

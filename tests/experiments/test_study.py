@@ -116,6 +116,8 @@ def test_another_plan_or_collection_is_refused(study_folder: Path, open_study: O
     with pytest.raises(InputError, match=r"was made with another plan; choose another place"):
         open_study(study_folder, plan=replace(PLAN, triplets=65))
     with pytest.raises(InputError, match="was made with another data and another judgments"):
+        open_study(study_folder, data="docstrings:email,json")
+    with pytest.raises(InputError, match=r"two collections are called 'email,logging'; give each .* its own name"):
         open_study(study_folder, data="docstrings:email,logging")
 
 

@@ -419,3 +419,42 @@ def test_a_damaged_checkpoint_is_one_clear_line(model: BiEncoder, prepared: Path
         with pytest.raises(InputError, match=r"state.safetensors: damaged or missing; start the run anew"):
             fit(model, prepared, tmp_path, settings=settings(steps=2), say=silent, resume=True)
         state.unlink(missing_ok=True)
+
+
+class _Scripted:
+    """A validator that says what it is told to."""
+
+    measure = "nDCG@10"
+
+    def __init__(self, values: list[float]) -> None:
+        self._values = iter(values)
+
+    def __call__(self, engine: Any, similarity: Any) -> dict[str, float]:
+        return {self.measure: next(self._values)}
+
+
+def test_a_resumed_run_keeps_the_best_model_that_its_checkpoint_knows(
+    prepared: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    """Where numbers do not come out the same again, a best model from after the checkpoint belongs to nobody."""
+
+    def run(values: list[float], steps: int, stop: int | None = None) -> Any:
+        def observe(number: int, *vectors: Any) -> None:
+            if number == stop:
+                raise KeyboardInterrupt
+
+        chosen = settings(steps=steps, validate_every=2, save_every=4)
+        base, scripted = BiEncoder.from_pretrained(tiny_model("bert")), _Scripted(values)
+        return fit(
+            base, prepared, tmp_path / "run", None, chosen, scripted, resume=True, say=silent, observe=observe,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    with pytest.raises(KeyboardInterrupt):
+        run([0.1, 0.2, 0.15, 0.9], steps=8, stop=7)  # the checkpoint is of step 4, the best so far of step 6
+    after = safetensors.torch.load_file(tmp_path / "run" / "best" / "model.safetensors")
+    known = safetensors.torch.load_file(tmp_path / "run" / "checkpoint" / "best" / "model.safetensors")
+    assert any(not torch.equal(after[name], known[name]) for name in known)
+    fitted = run([0.12, 0.13], steps=8)
+    assert (fitted.best, fitted.best_step) == (0.2, 2)
+    best = safetensors.torch.load_file(tmp_path / "run" / "best" / "model.safetensors")
+    assert all(torch.equal(best[name], known[name]) for name in known)

@@ -132,6 +132,10 @@ def _idle(settings: FitSettings) -> dict[str, Sequence[str]]:
         idle["the contrastive loss"] = ("in_batch", "error", "stop_gradient")
     else:
         idle["other losses than contrastive"] = ("temperature",)
+    if target == "teacher" and settings.loss.in_batch:
+        idle["two teachers"] = ("error", "stop_gradient")
+    elif target == "teacher" or target.replace(".", "").isdigit():
+        idle["targets that are constant anyway"] = ("stop_gradient",)
     if target != "teacher":
         idle["other targets than teacher"] = ("teacher_scale",)
     if settings.schedule != "exponential":

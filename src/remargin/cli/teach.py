@@ -106,13 +106,14 @@ def _train(
     overwrite: bool,
 ) -> None:
     """Train the teacher, with dev to validate on if there is one, and say what it is worth."""
-    from remargin.data.collection import Collection, open_source
+    from remargin.data.collection import Collection, has_queries, open_source
+    from remargin.data.tables import Rejects
     from remargin.evaluation.runs import Run
     from remargin.training.teacher import TeacherSettings, train_cross_encoder
 
     settings = TeacherSettings(**{name: value for name, value in changed.items() if value is not None})
     dev = None
-    if "dev" in open_source(collection.name).splits():
+    if has_queries(open_source(collection.name, Rejects(skip=skip_bad)), "dev"):
         dev = Collection.load(collection.name, "dev", skip_bad)
         dev.documents = collection.documents  # once in memory is enough
     else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -52,6 +53,23 @@ class Source(Protocol):
 
     def judgments(self, split: str) -> Iterator[Judgment]:
         """The judgments of one split."""
+
+
+def texts_fingerprint(texts: Mapping[str, str]) -> str:
+    """A hash of ids and texts, in their order.
+
+    >>> texts_fingerprint({"d1": "a text"}) == texts_fingerprint({"d1": "another text"})
+    False
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for id, text in texts.items():
+        digest.update(f"{id}\0{text}\0".encode())
+    return digest.hexdigest()
+
+
+def has_queries(source: Source, split: str) -> bool:
+    """Whether a split is there and not empty: tables and docstrings always name three, but may be too small for dev."""
+    return split in source.splits() and any(True for _ in source.judgments(split))
 
 
 def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:

@@ -106,9 +106,9 @@ class Docstrings:
         """
         leaks: set[tuple[str, str]] = set()
         queries: dict[str, set[str]] = {split: {q for q, d in pairs if splits[d] == split} for split in SPLITS}
+        earlier = {"test": set(), "dev": queries["test"], "train": queries["test"] | queries["dev"]}
         for query, name in pairs:
-            earlier = queries["test"] | queries["dev"] if splits[name] == "train" else queries["test"]
-            if splits[name] != "test" and query in earlier:
+            if query in earlier[splits[name]]:
                 leaks.add((query, name))
         self.notes["pairs dropped because a held-out split has their query"] = len(leaks)
         bodies: defaultdict[str, dict[str, str]] = defaultdict(dict)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from remargin.losses import ERRORS, MarginLoss
+from remargin.losses import ERRORS, MarginLoss, Similarity
 
 
 class ReleasedMarginLoss(nn.Module):
@@ -29,11 +29,13 @@ class ReleasedMarginLoss(nn.Module):
         (True, True)
     """
 
-    def __init__(self, target: float | str = "distributed", in_batch: bool = False) -> None:
+    def __init__(
+        self, target: float | str = "distributed", in_batch: bool = False, similarity: Similarity = "cosine"
+    ) -> None:
         super().__init__()
         if target not in ("adaptive", "distributed") and isinstance(target, str):
             raise ValueError(f"target={target!r}: the released code has static, adaptive and distributed targets")
-        self.paper = MarginLoss(target, in_batch)  # type: ignore[arg-type]
+        self.paper = MarginLoss(target, in_batch, similarity=similarity)  # type: ignore[arg-type]
 
     def forward(self, queries: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:
         """The mean squared error over the batch; always through B x B matrices."""
@@ -41,7 +43,9 @@ class ReleasedMarginLoss(nn.Module):
         if not in_batch and target != "distributed":
             loss: Tensor = self.paper(queries, positives, negatives)
             return loss
-        q, p, n = (nn.functional.normalize(x.float(), dim=1) for x in (queries, positives, negatives))
+        q, p, n = (x.float() for x in (queries, positives, negatives))
+        if self.paper.similarity == "cosine":
+            q, p, n = (nn.functional.normalize(x, dim=1) for x in (q, p, n))
         columns = (q * p).sum(1)
         margin = columns - (q @ n.T if in_batch else (q * n).sum(1))
         targets = (1 + p @ n.T) / 2 if isinstance(target, str) else torch.full_like(q @ n.T, target)

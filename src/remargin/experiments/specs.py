@@ -66,7 +66,7 @@ class RunSpec:
         if not self.released:
             return None
         target: float | str = self.target if self.target in ("adaptive", "distributed") else float(self.target)
-        return ReleasedMarginLoss(target, self.in_batch)
+        return ReleasedMarginLoss(target, self.in_batch, similarity)
 
     def settings(self) -> dict[str, Any]:
         """Its part of `FitSettings`."""

@@ -222,7 +222,7 @@ class Study:
         data, settings = self.prepared(spec.model, spec.taught), self.fit_settings(spec)
         model = BiEncoder.from_pretrained(self.path(spec.model), seed=spec.seed)
         validator = self._validator(spec.model)
-        targets = TargetLog(folder / "targets.csv") if spec.target == "distributed" else None
+        targets = TargetLog(folder / "targets.csv", model.similarity) if spec.target == "distributed" else None
         resumed = (folder / "checkpoint").exists()  # then the energy before is not known
         with Energy() as energy:
             peak_memory(reset=True)
@@ -285,6 +285,8 @@ class Study:
             return self._rankings[data, split]
         own = data == self.data or any(data in column.parts for column in self._tests.values())
         collection = Collection.load(data, split, skip_bad=not own)
+        if collection.rejects.count:
+            self.say(f"{data}: skipped bad input, {collection.rejects.describe()}")
         ranking = FullRanking(collection, self.plan.relevant if own else 1)
         if data == self.data or len(collection.documents) <= SMALL:
             self._rankings[data, split] = ranking
@@ -325,6 +327,10 @@ class Study:
             if len(further.parts) > 1:
                 raise InputError(f"{further.name} has several parts", do="test on one collection")
         column = find_column(data)
+        names = [file_name(c.name) for c in (column, *self.columns)]
+        if twice := [name for name in names if names.count(name) > 1]:
+            do = "give each collection its own name: --zero-shot NAME=DATA"
+            raise InputError(f"two collections are called {twice[0]!r}", do=do)
         header = {
             "format": FORMAT,
             "data": column.name,

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from remargin.files import new_file
+from remargin.losses import Similarity
 
 SHOWN = 500  # batches at the beginning and at the end
 
@@ -39,8 +40,9 @@ class TargetLog:
     [BatchTargets(batch=0, mean=0.5, low=0.0, high=1.0)]
     """
 
-    def __init__(self, path: Path, shown: int = SHOWN) -> None:
+    def __init__(self, path: Path, similarity: Similarity = "cosine", shown: int = SHOWN) -> None:
         self.path = path
+        self._cosine = similarity == "cosine"
         self._shown = shown
         self._first: dict[int, Tensor] = {}
         self._last: deque[tuple[int, Tensor]] = deque(maxlen=shown)
@@ -48,7 +50,9 @@ class TargetLog:
 
     def __call__(self, batch: int, queries: Tensor, positives: Tensor, negatives: Tensor) -> None:
         """Take down a batch."""
-        p, n = (torch.nn.functional.normalize(vectors.float(), dim=1) for vectors in (positives, negatives))
+        p, n = positives.float(), negatives.float()
+        if self._cosine:
+            p, n = (torch.nn.functional.normalize(vectors, dim=1) for vectors in (p, n))
         similarities = p @ n.T
         found = torch.stack([similarities.mean(), similarities.amin(), similarities.amax()])
         if batch < self._shown:

@@ -67,8 +67,9 @@ def tune_weight(
     >>> tune_weight(a, b, {"q": {"y": 1}}, weights=[0.0, 0.8, 1.0])
     (1.0, {0.0: 0.6309297535714575, 0.8: 1.0, 1.0: 1.0})
     """
-    fused = {weight: weighted(first, second, weight, depth) for weight in weights}
-    means = {weight: evaluate(run, qrels, [measure]).means[measure] for weight, run in fused.items()}
+    means = {
+        weight: evaluate(weighted(first, second, weight, depth), qrels, [measure]).means[measure] for weight in weights
+    }
     best = [weight for weight, mean in means.items() if mean == max(means.values())]
     return best[len(best) // 2], means
 

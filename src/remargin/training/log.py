@@ -101,9 +101,9 @@ class Log:
         self._write({"step": step, **values})
         self._fabric.log_dict({f"train/{name}": value for name, value in values.items()}, step)
         parts = "(mean {explicit_mean:.4f} + spread {spread:.4f})  ".format(**values) if "spread" in values else " "
+        target = "target {target_mean:.2f}  ".format(**values) if "target_mean" in values else ""
         line = (
-            f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} {parts}"
-            f"target {values['target_mean']:.2f}  lr {learning_rate:.1e}  "
+            f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} {parts}{target}lr {learning_rate:.1e}  "
             f"{speeds['triplets_per_second']:,.1f} triplets/s  {speeds['tokens_per_second']:,.0f} tokens/s  "
             f"{speeds['utilisation']:.0%} utilised  "
             f"{speeds['padding']:.0%} padding  {speeds['data_wait']:.0%} waiting"

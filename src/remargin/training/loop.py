@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -106,6 +107,7 @@ def fit(
     progress, checkpoint = Progress(), out / "checkpoint"
     if resume and checkpoint.exists():
         progress, precision_state = load_checkpoint(checkpoint, {"model": model, "loss": loss}, optimiser)
+        _restore_best(out / "best", checkpoint)
         fabric.strategy.precision.load_state_dict(precision_state)
         say(f"resuming after step {progress.step:,}")
     say(_describe(device, training, settings))
@@ -127,7 +129,7 @@ def fit(
             if progress.best is None or value > progress.best:
                 progress.best, progress.best_step, progress.best_triplets = value, progress.step, progress.triplets
                 progress.without_gain = 0
-                model.save(out / "best", overwrite=True)
+                _keep_best(model, out / "best", checkpoint)
             else:
                 progress.without_gain += 1
             meter.pause(time.perf_counter() - began)
@@ -194,6 +196,20 @@ def fit(
     )
 
 
+def _keep_best(model: BiEncoder, best: Path, checkpoint: Path) -> None:
+    """Save the best model. The one before it stays with the checkpoint that knows it, until there is a newer one."""
+    if best.exists() and checkpoint.exists() and not (checkpoint / "best").exists():
+        best.rename(checkpoint / "best")
+    model.save(best, overwrite=True)
+
+
+def _restore_best(best: Path, checkpoint: Path) -> None:
+    """The best model that a checkpoint knows: what came after it may not come again."""
+    if (checkpoint / "best").exists():
+        shutil.rmtree(best, ignore_errors=True)
+        (checkpoint / "best").rename(best)
+
+
 def _describe(device: torch.device, training: TrainingData, settings: FitSettings) -> str:
     sampler = training.sampler
     epochs = settings.steps * settings.accumulate / sampler.steps_per_epoch
@@ -243,10 +259,10 @@ def _loss_arguments(loss: nn.Module, batch: Any, device: torch.device) -> dict[s
 def _statistics(
     loss: nn.Module, queries: Tensor, positives: Tensor, negatives: Tensor, arguments: dict[str, Any]
 ) -> dict[str, float]:
-    """Margins and targets of a batch; also the two parts of the loss, if it has them."""
+    """Margins of a batch; also targets and the two parts of the loss, if it has them."""
     left_out = {"loss"}
     if not isinstance(loss, MarginLoss):
-        left_out |= {"explicit_mean", "spread"}
+        left_out |= {"explicit_mean", "spread", "target_mean", "target_min", "target_max"}
         loss, arguments = MarginLoss(similarity=getattr(loss, "similarity", "cosine")), {}
     found = loss.statistics(queries.detach(), positives.detach(), negatives.detach(), **arguments)
     values = torch.stack(found).tolist()

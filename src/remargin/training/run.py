@@ -16,15 +16,16 @@ from typing import Any
 
 import yaml
 
-from remargin.data.collection import Collection, open_source
+from remargin.data.collection import Collection, has_queries, open_source
 from remargin.data.prepare import TextSettings, prepare
+from remargin.data.tables import Rejects
 from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
-from remargin.files import new_file, sha256
+from remargin.files import locked, new_file, sha256
 from remargin.mining import MiningSettings, mine
 from remargin.retrieval.search import search
 from remargin.training.loop import Fitted, fit, needs_scores
@@ -85,31 +86,35 @@ def start(
     wanted = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if request.tensorboard else []
     loggers = [_logger(text, out) for text in [*wanted, *(request.loggers or [])]]
     first_stage = None if request.validation_run is None else Run.load(request.validation_run)
-    also = None if request.also is None else Collection.load(request.also, "test", skip_bad=True)
-    if new:
-        _write_config(out, {"command": " ".join(sys.argv), "asked": asked, "versions": _versions()})
-    if not data.exists():
-        _prepare(request, model, settings, say)
-    else:
-        _verify(data)
-    _add_hashes(out, data, request.model)
-    validator = None if split is None else Validator(data, split, settings, first_stage)
-    if validator is None:
-        say("no dev split: training without validation")
-    before = None if also is None else _measure(model, also, settings.validation_measure)
-    fitted = fit(model, data, out, loss, settings, validator, loggers, resume, say)
-    report: dict[str, Any] = {**asdict(fitted), "model": str(fitted.model)}
-    if also is not None and before is not None:
-        after = _measure(BiEncoder.from_pretrained(fitted.model), also, settings.validation_measure)
-        report["also"] = {
-            "data": request.also,
-            "measure": settings.validation_measure,
-            "before": before,
-            "after": after,
-        }
-        say(f"{request.also}: {settings.validation_measure} {before:.4f} before, {after:.4f} after")
-    with new_file(out / "report.json", overwrite=True) as file:
-        file.write(json.dumps(report, indent=1).encode())
+    also = None if request.also is None else Collection.load(request.also, "test", request.skip_bad)
+    if also is not None and also.rejects.count:
+        say(f"{request.also}: skipped bad input, {also.rejects.describe()}")
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        if new:
+            _write_config(out, {"command": " ".join(sys.argv), "asked": asked, "versions": _versions()})
+        if not data.exists():
+            _prepare(request, model, settings, say)
+        else:
+            _verify(data)
+        _add_hashes(out, data, request.model)
+        validator = None if split is None else Validator(data, split, settings, first_stage)
+        if validator is None:
+            say("no dev split: training without validation")
+        before = None if also is None else _measure(model, also, settings.validation_measure)
+        fitted = fit(model, data, out, loss, settings, validator, loggers, resume, say)
+        report: dict[str, Any] = {**asdict(fitted), "model": str(fitted.model)}
+        if also is not None and before is not None:
+            after = _measure(BiEncoder.from_pretrained(fitted.model), also, settings.validation_measure)
+            report["also"] = {
+                "data": request.also,
+                "measure": settings.validation_measure,
+                "before": before,
+                "after": after,
+            }
+            say(f"{request.also}: {settings.validation_measure} {before:.4f} before, {after:.4f} after")
+        with new_file(out / "report.json", overwrite=True) as file:
+            file.write(json.dumps(report, indent=1).encode())
     return fitted
 
 
@@ -196,12 +201,11 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 def _validation_split(request: RunRequest, settings: FitSettings) -> str | None:
     """Dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
-    source, split = open_source(request.data), request.validation_split or "dev"
-    splits = source.splits()
-    if split in splits and (request.validation_split is not None or any(True for _ in source.judgments(split))):
+    source, split = open_source(request.data, Rejects(skip=request.skip_bad)), request.validation_split or "dev"
+    if split in source.splits() and (request.validation_split is not None or has_queries(source, split)):
         return split
     if request.validation_split is not None:
-        have = ", ".join(splits) or "none"
+        have = ", ".join(source.splits()) or "none"
         raise InputError(f"no split {split!r}; it has: {have}", file=request.data, do="choose one of those")
     if settings.patience is not None:
         do = "name a split to stop on with --validation-split, but not the one that you will report"

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from remargin.ahead import ahead
 from remargin.cross_encoder import FORMAT, OURS, CrossEncoder, Pair
-from remargin.data.collection import Collection
+from remargin.data.collection import Collection, texts_fingerprint
 from remargin.data.shuffle import Shuffle
 from remargin.data.tables import Rejects
 from remargin.data.tokens import LONGER, PairTokens
@@ -32,7 +32,7 @@ from remargin.evaluation.runs import Run
 from remargin.files import read_header, refuse_existing, sha256
 from remargin.progress import track
 from remargin.retrieval.search import search
-from remargin.teaching import readable_triplets, texts_fingerprint
+from remargin.teaching import readable_triplets
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.training.optimiser import learning_rate, parameter_groups
 from remargin.training.settings import FitSettings

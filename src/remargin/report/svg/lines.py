@@ -52,7 +52,8 @@ def draw_lines(figure: LineFigure, standalone: bool) -> str:
     columns = max(map(len, figure.rows))
     y_axes = [value_axis(_y_values(row), 0, 0).labels() for row in figure.rows]
     left = 30 + max(width_of(label, 11) for labels in y_axes for _, label in labels)
-    width = (WIDTH - left - 12 - _APART * (columns - 1)) / columns
+    right = max(12, _widest_x_label(figure) / 2 - _EDGE)
+    width = (WIDTH - left - right - _APART * (columns - 1)) / columns
     for i, row in enumerate(figure.rows):
         top += 24 if any(panel.title for panel in row) else 8
         y = value_axis(_y_values(row), top + tallest, top)
@@ -114,6 +115,11 @@ def _legend(figure: LineFigure, names: list[str]) -> tuple[str, float]:
     return legend(entries, WIDTH)
 
 
+def _widest_x_label(figure: LineFigure) -> float:
+    labels = [step_axis(_x_values(panel), 0, 1, panel.gap).labels() for panel in figure.panels]
+    return max((width_of(label, 11) for of_panel in labels for _, label in of_panel), default=0.0)
+
+
 def _x_values(panel: Panel) -> list[float]:
     """Every x with something to draw; all of them if there is nothing."""
     found = [x for s in panel.series for x, *values in s.rows() if any(v is not None for v in values)]
@@ -139,8 +145,7 @@ def _axes(panel: Panel, frame: _Frame, is_first: bool, with_label: bool) -> str:
     for at, label in x.labels():
         drawn.append(element("path", d=f"M{pixels(at)} {pixels(y.start)}V{pixels(y.end)}", class_="grid"))
         drawn.append(element("path", d=f"M{pixels(at)} {pixels(y.start)}v5", class_="axis"))
-        centre = min(at, WIDTH - width_of(label, 11) / 2)
-        drawn.append(text(label, centre, y.start + 18, "tick x", "middle"))
+        drawn.append(text(label, at, y.start + 18, "tick x", "middle"))
     for a, b in stretches:
         drawn.append(element("path", d=f"M{pixels(a)} {pixels(y.start)}H{pixels(b)}", class_="axis"))
     for at in [end for _, end in stretches[:-1]] + [start for start, _ in stretches[1:]]:
