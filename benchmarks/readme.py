@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from remargin.experiments.claim import CLAIMS, FAILS, HOLDS, OPEN
-from remargin.experiments.reproduce import CLAIMS as VERDICTS
+from remargin.experiments.reproduce import CLAIMS_FOLDER
 from remargin.report.sections import FILE, Section
 from remargin.report.tables import Block, Cell, Table
 
@@ -64,7 +64,7 @@ def _cells(row: list[Cell]) -> list[Cell]:
 
 def claims() -> str:
     """Every claim, with the verdict of each study."""
-    found = {study.name: json.loads((study / VERDICTS / "numbers.json").read_text()) for study in STUDIES}
+    found = {study.name: json.loads((study / CLAIMS_FOLDER / "numbers.json").read_text()) for study in STUDIES}
     counts = {name: Counter(verdict["verdict"] for verdict in of.values()) for name, of in found.items()}
     said = "; ".join(f"on {name} {n[HOLDS]} hold, {n[FAILS]} do not" for name, n in counts.items())
     rows = [

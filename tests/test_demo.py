@@ -36,7 +36,7 @@ def test_the_whole_way_on_a_users_own_texts(faq: Path, tiny_model: Any, tmp_path
     gain = metrics["after"]["nDCG@10"]["mean"] - metrics["before"]["nDCG@10"]["mean"]
     assert metrics["gain"]["nDCG@10"]["mean"] == pytest.approx(gain)
     written = {p.name for p in (tmp_path / "demo").iterdir()}
-    assert {"metrics.json", "config.yaml", "targets.png", "best", "last", "model", "report.json"} <= written
+    assert {"metrics.json", "config.yaml", "report.html", "best", "last", "model", "report.json"} <= written
     assert {"bm25.trec.gz", "before.trec.gz", "after.trec.gz"} <= written
     with pytest.raises(InputError, match=r"demo: already exists; choose another place \(--out\), or delete it"):
         demo(settings, lines.append)

@@ -9,7 +9,7 @@ import pytest
 
 from remargin.experiments.claims import claims
 from remargin.experiments.outcome import NUMBERS, Outcome, read_numbers
-from remargin.experiments.reproduce import CLAIMS, EXPERIMENTS, sections_of
+from remargin.experiments.reproduce import CLAIMS_FOLDER, EXPERIMENTS, sections_of
 from remargin.experiments.study import Study
 from remargin.report.page import write_page
 from remargin.report.sections import FILE, Section
@@ -45,7 +45,7 @@ def test_every_published_cell_follows_from_the_scores(study: Path, name: str) ->
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_so_do_the_verdicts_and_the_page(study: Path, tmp_path: Path) -> None:
     numbers = {name: found for name, found in read_numbers(study).items() if name in EXPERIMENTS}
-    same(claims(numbers), study / CLAIMS)
+    same(claims(numbers), study / CLAIMS_FOLDER)
     title = f"{Study(study, say=silent).name}: the paper's experiments"
     write_page(tmp_path / "report.html", sections_of(study), title)
     assert (tmp_path / "report.html").read_text() == (study / "report.html").read_text()

@@ -82,6 +82,8 @@ class Compute(nn.Module):
         load_kernels()
         self.dtype = dtype
         self.pooling: str = model.pooling
+        config = model.backbone.config
+        self._head_size = config.hidden_size // config.num_attention_heads
         self.body: Any
         if engine != "padded" and PostNorm.fits(model.backbone):
             self.body = PostNorm(model.backbone, dtype, attention_dropout)
@@ -117,7 +119,10 @@ class Compute(nn.Module):
     def describe(self, device: torch.device) -> str:
         """How it runs, in a few words."""
         name = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}[self.dtype]
-        return f"{f'packed ({attention_name(device, self.dtype)})' if self.packed else 'padded'}, {name}"
+        if not self.packed:
+            return f"padded, {name}"
+        biased = getattr(self.body, "relative", None) is not None
+        return f"packed ({attention_name(device, self.dtype, self._head_size, biased)}), {name}"
 
     def freeze(self) -> Compute:
         """Only encode from now on, which lets a CPU lay out the weights for it. The masters are forgotten."""

@@ -20,7 +20,7 @@ from remargin.ahead import ahead
 from remargin.compute import TOKENS_AT_ONCE, weights_state
 from remargin.data.tokens import PairTokens, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.encoder import EncodingPrecision, encoding_dtype, longest_input
-from remargin.errors import InputError
+from remargin.errors import InputError, first_line
 from remargin.files import new_folder, read_header, write_header
 from remargin.packing import cut, select
 from remargin.progress import track
@@ -283,7 +283,7 @@ def _load(folder: Path, seed: int) -> tuple[nn.Module, bool]:
                 ignore_mismatched_sizes=True,  # they are errors below
             )
     except Exception as error:  # transformers raises whatever its parts raise
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = first_line(error)
         problem = f"cannot be loaded as a cross-encoder ({reason})"
         raise InputError(problem, file=folder, do="name another model") from None
     if getattr(model.config, "is_encoder_decoder", False):

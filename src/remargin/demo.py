@@ -19,6 +19,8 @@ from remargin.evaluation.measures import Evaluation, evaluate
 from remargin.evaluation.runs import Run
 from remargin.evaluation.significance import bootstrap, paired_bootstrap
 from remargin.files import new_file, sha256
+from remargin.report.page import write_page
+from remargin.report.runs import run_section
 from remargin.retrieval.search import search
 from remargin.training.run import RunRequest, start
 from remargin.training.settings import fast_precision, fit_settings
@@ -46,7 +48,7 @@ class DemoSettings:
 def demo(settings: DemoSettings, say: Callable[[str], None] = print) -> dict[str, Any]:
     """Fine-tune, then compare BM25, the encoder before, and the encoder after on queries that none of them has seen.
 
-    Writes `out/metrics.json`, the run files, plots, the model, and all that a training run leaves.
+    Writes `out/metrics.json`, the run files, a page about the run, the model, and all that a training run leaves.
     """
     started = time.perf_counter()
     out = settings.out
@@ -86,7 +88,7 @@ def demo(settings: DemoSettings, say: Callable[[str], None] = print) -> dict[str
     metrics = _metrics(found, fitted.seconds, time.perf_counter() - started)
     with new_file(out / "metrics.json", overwrite=True) as file:
         file.write(json.dumps(metrics, indent=1).encode())
-    plot_targets(out / "metrics.csv", out / "targets.png")
+    write_page(out / "report.html", [run_section(out)], "The demo's training run")
     for line in [
         *_table(metrics),
         *_examples(collection, found, runs),
@@ -165,29 +167,3 @@ def _examples(collection: Collection, found: dict[str, Evaluation], runs: dict[s
                 f"  {collection.queries[query][:70]!r} -> {', '.join(sorted(relevant))}: {places[0]} -> {places[1]}"
             )
     return lines
-
-
-def plot_targets(metrics: Path, out: Path) -> None:
-    """Mean, minimum and maximum of the targets over training, as in the paper's figure 5."""
-    import csv
-
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    with open(metrics, newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["loss"]]
-    steps = [int(row["step"]) for row in rows]
-    figure, axes = pyplot.subplots(figsize=(6, 3.5))
-    low, mean, high = ([float(row[f"target_{name}"]) for row in rows] for name in ("min", "mean", "max"))
-    axes.fill_between(steps, low, high, alpha=0.2, label="minimum to maximum")
-    axes.plot(steps, mean, label="mean")
-    axes.axhline(0.5, color="grey", linewidth=0.5)
-    axes.set(
-        xlabel="step", ylabel="target", ylim=(0, 1), title="Targets: (1 + similarity of positive and negatives) / 2"
-    )
-    axes.legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(out, dpi=150)
-    pyplot.close(figure)

@@ -17,7 +17,7 @@ from remargin import model_folder
 from remargin.ahead import ahead
 from remargin.compute import Compute, weights_state
 from remargin.data.tokens import Tokenizer, Tokens, load_tokenizer, quiet_transformers
-from remargin.errors import InputError
+from remargin.errors import InputError, first_line
 from remargin.files import new_folder
 from remargin.losses import Similarity
 from remargin.packing import pack, select
@@ -326,7 +326,7 @@ def _load_backbone(folder: Path) -> tuple[nn.Module, _Checkpoint]:
                 folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
             )
     except Exception as error:  # transformers raises whatever its parts raise
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = first_line(error)
         raise InputError(f"cannot be loaded as an encoder ({reason})", file=folder, do="name another model") from None
     if getattr(backbone.config, "is_encoder_decoder", False):
         raise InputError("has a decoder too, and is no encoder", file=folder, do="name an encoder, such as BERT")

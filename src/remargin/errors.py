@@ -33,3 +33,13 @@ class InputError(ValueError):
         subject = [] if id is None else [f"id {id!r}"]
         message = ": ".join([*place, *subject, problem]) + (f"; {do}" if do else "")
         super().__init__(" ".join(message.splitlines()))
+
+
+def first_line(error: Exception) -> str:
+    """What another library's error says, in one line; its kind, if it says nothing.
+
+    >>> first_line(OSError("no such model\\nsee the manual")), first_line(KeyError())
+    ('no such model', 'KeyError')
+    """
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remargin.errors import InputError
+from remargin.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from torch import nn
@@ -73,7 +73,7 @@ def local_folder(name: str | Path) -> Path:
     try:
         return Path(huggingface_hub.snapshot_download(str(name), allow_patterns=HUB_FILES))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = first_line(error)
         do = "check the name, or your connection to the Hugging Face hub"
         raise InputError(f"no folder {str(name)!r}, and the hub did not help ({reason})", do=do) from None
 

@@ -224,11 +224,11 @@ def load_kernels() -> None:
         log.warning("our GPU kernels do not run here (%s): PyTorch's own operations are used", error)
 
 
-def attention_name(device: torch.device, dtype: torch.dtype) -> str:
-    """Which attention a packed batch gets, in words."""
-    if device.type != "cuda" or dtype == torch.float32:
+def attention_name(device: torch.device, dtype: torch.dtype, head_size: int, biased: bool) -> str:
+    """Which attention a packed batch gets, in words; see `attend`."""
+    if device.type != "cuda" or dtype == torch.float32 or biased:
         return "but for the attention"
-    if _ours is not None:
+    if _ours is not None and _ours.attention.fits(head_size, dtype):
         return "our kernels"
     return "varlen attention" if _theirs is not None else "but for the attention"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remargin.experiments.reproduce import CLAIMS, EXPERIMENTS
+from remargin.experiments.reproduce import CLAIMS_FOLDER, EXPERIMENTS
 from remargin.report.page import write_page
 from remargin.report.sections import Section
 
@@ -15,7 +15,7 @@ from remargin.report.sections import Section
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_study_is_all_to_be_seen(browser: Any, study_folder: Path, tmp_path: Path, scheme: str) -> None:
-    sections = [Section.load(study_folder / name) for name in (*EXPERIMENTS, CLAIMS)]
+    sections = [Section.load(study_folder / name) for name in (*EXPERIMENTS, CLAIMS_FOLDER)]
     path = write_page(tmp_path / "report.html", sections, "A study")
     page = browser.new_context(color_scheme=scheme).new_page()
     requests: list[str] = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from remargin.cli.options import Config, RequiredData, SkipBad, refuse_idle
+from remargin.errors import InputError
 
 if TYPE_CHECKING:
     from remargin.training.settings import FitSettings
@@ -112,6 +113,9 @@ def fit(
 
     given = dict(locals())
     names = [f.name for f in (*fields(FitSettings), *fields(LossSettings)) if f.name in given]
+    if preset in ("paper", "released") and steps is None:
+        do = "give --steps; the paper has an epoch of MS MARCO, 310,788 steps of 128"
+        raise InputError(f"the preset {preset} needs to know how long to train", do=do)
     settings = fit_settings(preset, **{name: given[name] for name in names})
     refuse_idle(context, _idle(settings))
     request = RunRequest(**{f.name: given[f.name] for f in fields(RunRequest)})

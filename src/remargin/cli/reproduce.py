@@ -239,7 +239,7 @@ def _title(study: Study) -> str:
 def _show(folders: list[Path], out: Path, title: str) -> None:
     """Write a page of all that the folder has, and show what is new on it."""
     from remargin.experiments.claim import OPEN
-    from remargin.experiments.reproduce import CLAIMS, sections_of
+    from remargin.experiments.reproduce import CLAIMS_FOLDER, sections_of
     from remargin.report.page import write_page
     from remargin.report.sections import Section
 
@@ -248,7 +248,7 @@ def _show(folders: list[Path], out: Path, title: str) -> None:
     to_screen = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_screen else None
     for section in sections:
-        if section.name == CLAIMS:  # the page has those that could not be checked, too
+        if section.name == CLAIMS_FOLDER:  # the page has those that could not be checked, too
             for block in section.tables[0].blocks:
                 block.rows = [row for row in block.rows if row[2].text != OPEN]
         print("\n".join([*section.summary, *(table.terminal(width, styled=to_screen) for table in section.tables)]))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from remargin.data.collection import SPLITS, Judgment, Text
-from remargin.errors import InputError
+from remargin.errors import InputError, first_line
 
 # What data sets call our splits.
 _NAMES = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
@@ -91,6 +91,6 @@ class IrDataset:
         try:
             yield from iterate()
         except Exception as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            reason = first_line(error)
             problem = f"ir_datasets could not read irds:{self._name} ({reason})"
             raise InputError(problem, do="check your connection, and its documentation for what it needs") from error

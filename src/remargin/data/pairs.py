@@ -38,7 +38,8 @@ class Pairs:
     """A CSV, TSV, JSONL or Parquet file of pairs. Identical documents, queries and pairs are merged and counted.
 
     Documents, not pairs, are split into train, dev and test, by a hash of their text; documents that share a query stay
-    together. So no test answer was seen in training, and a split stays the same when rows are added to the file.
+    together. So no test answer was seen in training. When rows are added to the file, a document stays in its split,
+    unless they join it to others or its group grows too large to be held out.
 
     The columns are found by their names, or taken as they are if there are just two; otherwise they are named as in
     `pairs:faq.csv?query=frage&document=antwort`.

@@ -18,7 +18,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from remargin.data.ids import Ids, IdWriter
-from remargin.errors import InputError
+from remargin.errors import InputError, first_line
 from remargin.files import RangeReader, map_array, read_header, sha256, write_header
 
 LONGER = "give a longer length (--length)"
@@ -163,7 +163,7 @@ def load_tokenizer(name: str | Path) -> Any:
         with quiet_transformers():
             tokenizer = AutoTokenizer.from_pretrained(_transformer_folder(name), trust_remote_code=False)
     except Exception as error:  # transformers raises whatever its parts raise
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = first_line(error)
         raise InputError(f"no tokenizer found for model {str(name)!r} ({reason})", do=do) from None
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
         raise InputError(f"the tokenizer of model {str(name)!r} has no vocabulary", do=do)

@@ -33,12 +33,12 @@ EXPERIMENTS: dict[str, Callable[[Study], Outcome]] = {
     "zero-shot": zero_shot_rows,
     "memory": memory,
 }
-CLAIMS = "claims"
+CLAIMS_FOLDER = "claims"
 
 
 def sections_of(folder: Path) -> list[Section]:
     """The sections that a study's folder has so far, in the paper's order."""
-    return [Section.load(folder / name) for name in (*EXPERIMENTS, CLAIMS) if (folder / name / FILE).exists()]
+    return [Section.load(folder / name) for name in (*EXPERIMENTS, CLAIMS_FOLDER) if (folder / name / FILE).exists()]
 
 
 def reproduce(study: Study, names: Sequence[str]) -> list[Path]:
@@ -58,4 +58,4 @@ def reproduce(study: Study, names: Sequence[str]) -> list[Path]:
             study.say(f"{name} ...")
             folders.append(EXPERIMENTS[name](study).save(study.out / name))
         numbers = {name: found for name, found in read_numbers(study.out).items() if name in EXPERIMENTS}
-        return [*folders, claims(numbers).save(study.out / CLAIMS)]
+        return [*folders, claims(numbers).save(study.out / CLAIMS_FOLDER)]

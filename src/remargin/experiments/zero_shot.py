@@ -32,7 +32,7 @@ from remargin.report.zero_shot import (
     ALPHA,
     FEWEST,
     MEASURE,
-    RECALL,
+    RECALL_100,
     Column,
     Measured,
     PublishedRow,
@@ -117,7 +117,7 @@ def zero_shot(
     rows = published_zero_shot() if measure == MEASURE else []
     row = _reference(rows, columns, reference)
     CompareSettings(bound=bound)  # complains about a bad bound now, not after the work
-    measures = list(dict.fromkeys([measure, RECALL]))
+    measures = list(dict.fromkeys([measure, RECALL_100]))
     for name in measures:
         judged_cutoff(name)  # and about an unknown measure
     out = Path(out)

@@ -16,7 +16,7 @@ from remargin.report.comparison import DAGGER
 from remargin.report.tables import MISSING, Block, Cell, Table, number
 
 MEASURE = "nDCG@10"  # of the published rows
-RECALL = "R@100"  # has a table of its own, whatever the first one shows
+RECALL_100 = "R@100"  # has a table of its own, whatever the first one shows
 ALPHA = 0.05
 FEWEST = 3  # data sets for a test over their means
 
@@ -130,9 +130,9 @@ def zero_shot_tables(
     ['table', 'judged']
     """
     tables = {"table": zero_shot_table(results, columns, in_domain, measure, rows, bound)}
-    if measure != RECALL:
-        tables["recall"] = zero_shot_table(results, columns, None, RECALL, (), bound)
-    tables["judged"] = judged_table(results, _all(columns, in_domain), list(dict.fromkeys([measure, RECALL])))
+    if measure != RECALL_100:
+        tables["recall"] = zero_shot_table(results, columns, None, RECALL_100, (), bound)
+    tables["judged"] = judged_table(results, _all(columns, in_domain), list(dict.fromkeys([measure, RECALL_100])))
     tests = equivalence_table(results, columns, measure, reference, bound)
     return tables | ({"tost": tests} if tests else {})
 

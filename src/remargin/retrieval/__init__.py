@@ -1,1 +1,1 @@
-"""Ways to find documents: BM25, exact dense search, re-ranking."""
+"""Ways to find documents: BM25, dense search (exact, FAISS, Milvus), re-ranking, and fusion of runs."""

@@ -66,6 +66,8 @@ def start(
       data/           what `prepare` made of collection and triplets
       topics.npy      the topic of each query, if batches are sampled by topic
       metrics.csv     loss, its two parts, margins, targets, speed, validations
+      checkpoint/     what `resume` needs
+      teacher/        vectors of an in-batch teacher, if there is one
       best/ last/     models
       report.json     what came of it
     """
