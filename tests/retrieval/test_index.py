@@ -386,3 +386,16 @@ def test_bad_back_ends_are_named(model: BiEncoder, tmp_path: Path) -> None:
     file.write_bytes(b"garbage")
     with pytest.raises(InputError, match="FAISS cannot read it"):
         open_index(tmp_path / "index", model)
+
+
+def test_a_replaced_index_leaves_no_collection_on_the_server(model: BiEncoder, tmp_path: Path) -> None:
+    from pymilvus import MilvusClient
+
+    vectors, uri = random_vectors(model, 20), str(tmp_path / "server.db")
+    for _ in range(2):
+        build_index(vectors, tmp_path / "index", BackendSettings("milvus", factory="FLAT", uri=uri), overwrite=True)
+    client = MilvusClient(uri)
+    kept = client.list_collections()
+    client.close()
+    assert len(kept) == 1
+    assert open_index(tmp_path / "index", model).search(QUERIES, 3).rankings

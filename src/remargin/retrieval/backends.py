@@ -96,6 +96,9 @@ class Storage:
         """Take in the vectors from row `start` on, and leave all that the present state needs as it is."""
         return state
 
+    def discard(self, state: State) -> None:
+        """Remove what lies outside the folder."""
+
     def open(self, state: State, device: torch.device) -> Backend:
         """The back end, ready to search."""
         return Exact(self.matrix, device)
@@ -191,6 +194,13 @@ class MilvusStorage(Storage):
 
         Milvus.extend(self._uri, state["collection"], self.matrix, start)
         return state
+
+    def discard(self, state: State) -> None:
+        """Drop a server's collection."""
+        from remargin.retrieval.milvus import Milvus
+
+        if self.settings.uri is not None:
+            Milvus.drop(self.settings.uri, state["collection"])
 
     def open(self, state: State, device: torch.device) -> Backend:
         """The collection, loaded."""

@@ -57,12 +57,20 @@ def build_index(
         >>> list(open_index(folder, model).search({"q": "one text"}).rankings["q"])
         ['d2']
     """
+    replaced: tuple[Storage, dict[str, Any]] | None = None
+    if overwrite and (Path(out) / HEADER).exists():
+        with contextlib.suppress(InputError):  # one that is damaged is replaced as well
+            before = _Folder.read(Path(out))
+            replaced = before.storage(), before.state
     with new_folder(out, overwrite, HEADER) as folder:
         if vectors.made.kind != "documents":
             raise InputError(f"vectors of {vectors.made.kind}, not of documents", do="encode the documents")
         index = _Folder.empty(folder, vectors.made, settings or BackendSettings())
         index.append(vectors)
         index.commit()
+    if replaced is not None:
+        storage_before, state = replaced
+        storage_before.discard(state)
 
 
 def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex:

@@ -56,6 +56,12 @@ class Milvus:
             client.delete(collection, filter=f"row >= {start}")
             _insert(client, collection, matrix, start)
 
+    @classmethod
+    def drop(cls, uri: str, collection: str) -> None:
+        """Delete a collection, if it is there."""
+        with _connected(uri) as client:
+            client.drop_collection(collection)
+
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores and rows of the k nearest vectors of each query."""
         scores = np.full((len(queries), k), -np.inf, np.float32)
