@@ -99,3 +99,9 @@ def test_the_example_configs_are_valid() -> None:
         verb = example.read_text().partition("# remargin ")[2].partition(" --config")[0]
         settings = read_config(example, [parameter.name for parameter in command(verb).params])
         assert settings == {k.replace("-", "_"): v for k, v in yaml.safe_load(example.read_text()).items()}
+
+
+def test_an_impossible_date_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("seed: 2024-13-45\n")
+    with pytest.raises(InputError, match=r"c\.yaml: not valid YAML \(month must be in 1\.\.12\)"):
+        read_config(tmp_path / "c.yaml", known=["seed"])

@@ -37,6 +37,10 @@ def read_config(path: str | Path, known: Collection[str], lists: Collection[str]
         raise InputError(f"cannot be read ({reason})", file=path, do="check the path") from None
     except RecursionError:
         raise InputError("nested too deeply", file=path, do="write `name: value` lines") from None
+    except ValueError as error:
+        raise InputError(
+            f"not valid YAML ({error})", file=path, do="correct it, or put the value into quotes"
+        ) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else mark.line + 1

@@ -83,7 +83,8 @@ def require_safetensors(folder: Path) -> None:
     if not any(folder.glob("*.safetensors")):
         pickled = next((p.name for p in folder.glob("*.bin")), None)
         problem = f"only pickled weights ({pickled}), which are never read" if pickled else "no weights"
-        raise InputError(problem, file=folder, do="use a model with .safetensors")
+        run = (folder / "best").is_dir()
+        raise InputError(problem, file=folder, do=f"use {folder / 'best'}" if run else "use a model with .safetensors")
 
 
 def read_settings(folder: Path) -> Settings:

@@ -193,3 +193,10 @@ def test_many_rejects_do_not_fill_memory(tmp_path: Path) -> None:
     lines = (tmp_path / "rejects.jsonl").read_text().splitlines()
     assert (rejects.count, len(lines), json.loads(lines[-1])["id"]) == (30_000, 30_000, "d30000")
     assert peak < sum(map(len, lines)) / 2
+
+
+def test_an_open_quote_says_how_much_it_swallowed(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('query,document\na,b\n"c,d\ne,f\ng,h\n')
+    rejects = Rejects(skip=True)
+    assert len(list(read_rows(tmp_path / "t.csv", rejects))) == 1
+    assert "lines 3 to 5" in str(rejects.first)

@@ -113,7 +113,7 @@ def test_the_learning_rate_is_devs_choice_from_one_grid(study_folder: Path) -> N
 
 
 def test_another_plan_or_collection_is_refused(study_folder: Path, open_study: Open) -> None:
-    with pytest.raises(InputError, match=r"was made with another plan; choose another place"):
+    with pytest.raises(InputError, match=r"was made with another plan \(triplets\); choose another place"):
         open_study(study_folder, plan=replace(PLAN, triplets=65))
     with pytest.raises(InputError, match="was made with another data and another judgments"):
         open_study(study_folder, data="docstrings:email,json")
@@ -222,3 +222,35 @@ def test_tables_are_made_for_every_test_collection(study_folder: Path) -> None:
     assert row[2].value == pytest.approx(sum(sum(scores) / len(scores) for scores in every) / len(every))
     titles = [table.title for table in Section.load(study_folder / "baselines").tables]
     assert titles[:2] == [f"tiny, measured on {name}" for name in study.tests.values()]
+
+
+def test_other_texts_under_the_same_ids_are_another_collection(tiny_model: Any, tmp_path: Path) -> None:
+    def study() -> Study:
+        return Study(tmp_path / "study", str(tmp_path / "beir"), {"tiny": str(tiny_model())}, PLAN, say=silent)
+
+    (tmp_path / "beir" / "qrels").mkdir(parents=True)
+    (tmp_path / "beir" / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "which one?"}) + "\n")
+    for split in ("train", "dev", "test"):
+        (tmp_path / "beir" / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
+    for text, known in (("this one", True), ("this one", True), ("another", False)):
+        (tmp_path / "beir" / "corpus.jsonl").write_text(json.dumps({"_id": "d", "text": text}) + "\n")
+        if known:
+            study()
+    with pytest.raises(InputError, match="was made with another texts"):
+        study()
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ({"margins": [0.5, float("nan")]}, "margins has nan"),
+        ({"rates": [float("nan")]}, "rates has nan"),
+        ({"seeds": [0, 0]}, "seeds has a value twice"),
+        ({"seeds": [-1]}, "seeds has -1"),
+        ({"validation_queries": 0}, "validation_queries is 0"),
+        ({"relevant": -5}, "relevant is -5"),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_is_refused_at_once(setting: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        Plan.of(setting)

@@ -67,3 +67,11 @@ def test_runs_that_do_not_belong_together_are_refused() -> None:
         weighted(one, one, 1.5)
     with pytest.raises(InputError, match="k = 0"):
         reciprocal_rank([one, one], k=0)
+
+
+def test_what_cannot_be_tuned_or_computed_is_refused() -> None:
+    a, b = Run.of({"q": {"x": 2.0}}), Run.of({"q": {"x": 1.0}})
+    with pytest.raises(InputError, match="none of the queries of the runs to tune with is judged"):
+        tune_weight(a, b, {"other": {"x": 1}})
+    with pytest.raises(InputError, match="k = nan"):
+        reciprocal_rank([a, b], k=float("nan"))

@@ -225,3 +225,13 @@ def test_two_processes_do_not_train_in_one_folder(beir: Path, tiny_model: Any, t
     with locked(tmp_path / "run"), pytest.raises(InputError, match="another process is writing it"):
         start(request, settings(steps=1), say=silent)
     start(request, settings(steps=1), say=silent)
+
+
+def test_a_run_does_not_go_on_with_other_data(prepared: Path, beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    shutil.copytree(prepared, tmp_path / "data")
+    request = RunRequest(str(tmp_path / "data"), str(tiny_model("bert")), tmp_path / "run")
+    start(request, settings(steps=2), say=silent)
+    (tmp_path / "t.tsv").write_text("".join(f"q{i}\td{i}\td{i + 1}\n" for i in range(8)))
+    prepare(beir, tiny_model("bert"), tmp_path / "data", tmp_path / "t.tsv", TextSettings(30, 64), overwrite=True)
+    with pytest.raises(InputError, match=r"the run was started on other data: triplets/rows\.bin changed; put back"):
+        start(request, settings(steps=2), resume=True, say=silent)

@@ -7,6 +7,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from safetensors import SafetensorError
 
 from remargin import __version__
 from remargin.cli import (
@@ -77,9 +78,12 @@ def main() -> None:
     except InputError as error:
         fail(str(error))
     except OSError as error:
-        if error.strerror is None:
+        if error.strerror is None and "written" not in str(error):  # NumPy's, on a full disk
             raise
-        fail(f"{error.filename or 'system'}: {error.strerror}")
+        reason = error.strerror or f"not all could be written ({error}); is the disk full?"
+        fail(f"{error.filename or 'system'}: {reason}")
+    except SafetensorError as error:
+        fail(f"weights could not be read or written ({error}); is the disk full?")
 
 
 def fail(message: str) -> None:

@@ -63,6 +63,15 @@ def refuse_idle(context: typer.Context, idle: Mapping[str, Sequence[str]]) -> No
                 raise InputError(f"--{name.replace('_', '-')} does nothing for {what}", do="leave it out")
 
 
+def require_ours(out: Path) -> None:
+    """A study is not written among somebody else's files."""
+    if out.exists() and not out.is_dir():
+        raise InputError("is not a folder", file=out, do="choose another place")
+    ours = [out / "study.json", out / "loss-geometry" / "section.json"]
+    if out.exists() and any(out.iterdir()) and not any(path.exists() for path in ours):
+        raise InputError("has other files in it", file=out, do="choose another place")
+
+
 def measure_names(given: list[str] | None, default: Sequence[str]) -> list[str]:
     """The measures that were asked for, several to a value if need be, or else the usual ones.
 

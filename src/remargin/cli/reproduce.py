@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, ManyValues, SkipBad, refuse_idle
+from remargin.cli.options import Config, ManyValues, SkipBad, refuse_idle, require_ours
 from remargin.errors import InputError
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ PLAN = ("preset", "rates", "seeds", "margins", "temperatures", "batch_size", "ot
 @app.command("loss-geometry")
 def loss_geometry(out: Folder) -> None:
     """Figure 2: where each target pulls negatives, from real gradients. Needs no data."""
-    _require_ours(out)
+    require_ours(out)
     from remargin.experiments.loss_geometry import loss_geometry as figure
     from remargin.experiments.study import Study
 
@@ -200,7 +200,7 @@ def _reproduce(
 
     if not models:
         raise InputError("no encoder to start from", do="give --model NAME=PATH")
-    _require_ours(out)
+    require_ours(out)
     whole = Plan.of(plan or {})
     chosen = whole if budget is None else whole.scaled(budget)
     for line in chosen.changes(whole):
@@ -212,15 +212,6 @@ def _reproduce(
         out, data, models, chosen, zero_shot, triplets, also_test, say=lambda line: print(line, file=sys.stderr)
     )
     _show(reproduce(study, names), out, _title(study))
-
-
-def _require_ours(out: Path) -> None:
-    """Nothing is written among somebody else's files."""
-    if out.exists() and not out.is_dir():
-        raise InputError("is not a folder", file=out, do="choose another place")
-    ours = [out / "study.json", out / "loss-geometry" / "section.json"]
-    if out.exists() and any(out.iterdir()) and not any(path.exists() for path in ours):
-        raise InputError("has other files in it", file=out, do="choose another place")
 
 
 def _again(names: list[str], out: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config
+from remargin.cli.options import Config, require_ours
 from remargin.errors import InputError
 
 
@@ -49,6 +49,7 @@ def sweep(
         }
     )
     name = Path(model).absolute().name
+    require_ours(out)
     study = Study(out, data, {name: model}, plan, (), triplets, say=lambda line: print(line, file=sys.stderr))
     outcome = swept(study, parameter, in_batch)
     outcome.save(out / "sweep")

@@ -179,7 +179,8 @@ class Collection:
             else:
                 qrels.setdefault(judgment.query, {})[judgment.document] = judgment.grade
         if not qrels:
-            raise InputError(f"split {split!r} has no judgments", file=data, do="choose another split")
+            do = rejects.describe() or "choose another split"
+            raise InputError(f"split {split!r} has no judgments", file=data, do=do)
         queries = {id: text for id, text in texts.items() if id in qrels}
         return cls(str(data), split, documents, queries, qrels, rejects, source.notes)
 

@@ -210,7 +210,8 @@ def delimited_records(path: Path, rejects: Rejects, delimiter: str) -> Iterator[
         except StopIteration:
             return
         except csv.Error as error:
-            rejects.add(InputError(f"malformed CSV ({error})", file=path, line=lines.start, do=SKIP))
+            upto = f", lines {lines.start} to {lines.last}" if lines.last > lines.start else ""
+            rejects.add(InputError(f"malformed CSV ({error}){upto}", file=path, line=lines.start, do=SKIP))
             continue
         if fields:  # not a blank line
             yield lines.start, fields
@@ -221,14 +222,14 @@ class _Lines:
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines = lines
-        self.start = 0
+        self.start = self.last = 0
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
         number, line = next(self._lines)
-        self.start = self.start or number
+        self.start, self.last = self.start or number, number
         return line
 
 

@@ -106,3 +106,17 @@ def judgments_hash(data: str, split: str, skip_bad: bool = False) -> str:
     if empty:
         raise InputError(f"no judgments in split {split!r}", file=data, do="choose another collection")
     return digest.hexdigest()
+
+
+def texts_hash(data: str) -> str:
+    """A hash of a collection's documents and queries. It reads them all.
+
+    >>> texts_hash("docstrings:json") == texts_hash("docstrings:json")
+    True
+    """
+    source, digest = open_source(data, Rejects()), hashlib.blake2b(digest_size=16)
+    for kind in (source.documents(), source.queries()):
+        for item in kind:
+            digest.update(f"{item.id}\0{item.text}\0".encode())
+        digest.update(b"\0")
+    return digest.hexdigest()

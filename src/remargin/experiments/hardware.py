@@ -1,38 +1,17 @@
-"""What a result was made with: hardware, versions, energy, memory."""
+"""What a result was made with: hardware, energy, memory."""
 
 from __future__ import annotations
 
 import importlib
-import platform
-from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any
 
 import torch
 
-from remargin import __version__
-
-PACKAGES = ("torch", "transformers", "bm25s", "ir-measures", "scipy")
-
 
 def hardware() -> str:
     """The GPU, or the number of CPU threads."""
     return torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} CPU threads"
-
-
-def versions() -> dict[str, str | None]:
-    """Versions of Python and of the packages that numbers depend on.
-
-    >>> sorted(versions())[:2]
-    ['Python', 'bm25s']
-    """
-    found: dict[str, str | None] = {"Python": platform.python_version(), "remargin": __version__}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    return found
 
 
 def peak_memory(reset: bool = False) -> int | None:

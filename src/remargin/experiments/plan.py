@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -11,6 +12,10 @@ from remargin.training.settings import PRESETS, fit_settings
 
 # A scaled-down run is validated so often, and grids lose points below so many triplets.
 VALIDATIONS = 10
+AT_LEAST_ONE = (
+    "triplets", "sweep_triplets", "validate_every", "batch_size", "other_batch_size", "validation_queries",
+    "negatives_depth", "relevant",
+)  # fmt: skip
 WHOLE_GRIDS, HALF_GRIDS = 50_000, 10_000
 
 
@@ -45,12 +50,18 @@ class Plan:
         for name in ("margins", "temperatures", "rates", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name} is empty", do="give one value or more")
-        for name in ("triplets", "sweep_triplets", "validate_every", "batch_size", "other_batch_size"):
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise InputError(f"{name} has a value twice", do="give each once")
+        for name in AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", do="it must be at least 1")
         for name in ("rates", "temperatures"):
-            if min(getattr(self, name)) <= 0:
-                raise InputError(f"{name} has {min(getattr(self, name)):g}", do="all must be above 0")
+            if bad := [value for value in getattr(self, name) if not 0 < value < math.inf]:
+                raise InputError(f"{name} has {bad[0]:g}", do="all must be numbers above 0")
+        if bad := [value for value in self.margins if not math.isfinite(value)]:
+            raise InputError(f"margins has {bad[0]:g}", do="all must be numbers")
+        if min(self.seeds) < 0:
+            raise InputError(f"seeds has {min(self.seeds)}", do="all must be at least 0")
         if self.patience is not None and self.patience < 1:
             raise InputError(f"patience is {self.patience}", do="it must be at least 1")
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from remargin.errors import InputError
 from remargin.evaluation.comparison import Scores, read_scores
-from remargin.experiments.hardware import hardware, versions
+from remargin.experiments.hardware import hardware
 from remargin.experiments.specs import RunSpec
 from remargin.files import read_header, sha256, write_header
+from remargin.versions import versions
 
 FORMAT = "remargin-run-1"
 FILE = "run.json"

@@ -27,7 +27,7 @@ from remargin.data.prepare import TextSettings, prepare
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
-from remargin.experiments.columns import file_name, find_column, judgments_hash, stems
+from remargin.experiments.columns import file_name, find_column, judgments_hash, stems, texts_hash
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.hardware import Energy, peak_memory
 from remargin.experiments.plan import Plan
@@ -254,9 +254,9 @@ class Study:
             targets.save()
             with new_file(result.folder / "targets.csv.gz", overwrite=True) as out:
                 out.write((folder / "targets.csv").read_bytes())
+        when = f"at step {result.best_step} of {result.steps}" if result.best_step else "at most, and less than before"
         self.say(
-            f"{spec.key}, rate {spec.rate:g}, seed {spec.seed}: dev {result.dev:.4f} at step {result.best_step} of "
-            f"{result.steps}, {result.seconds:.0f} s"
+            f"{spec.key}, rate {spec.rate:g}, seed {spec.seed}: dev {result.dev:.4f} {when}, {result.seconds:.0f} s"
         )
         return result
 
@@ -335,6 +335,7 @@ class Study:
             "format": FORMAT,
             "data": column.name,
             "judgments": {split: judgments_hash(data, split) for split in ("train", "dev", "test")},
+            "texts": texts_hash(data),
             "models": {name: BiEncoder.from_pretrained(path).fingerprint() for name, path in self.paths.items()},
             "zero_shot": [column.name for column in self.columns],
             "also_test": [column.name for column in self._tests.values()],
@@ -349,7 +350,10 @@ class Study:
                 for name in ("zero_shot", "also_test"):  # not every experiment needs them
                     header[name] = header[name] or before.get(name, [])
                     before[name] = before.get(name) or header[name]
-                different = [name for name in header if name != "models" and header[name] != before[name]]
+                before.setdefault("texts", header["texts"])  # an older study does not know
+                different = [name for name in header if name not in ("models", "plan") and header[name] != before[name]]
+                plan = header["plan"]
+                different += [f"plan ({name})" for name in plan if plan[name] != before["plan"].get(name, plan[name])]
                 different += [f"model {m}" for m, f in header["models"].items() if before["models"].get(m, f) != f]
                 if different:
                     raise InputError(f"was made with another {' and another '.join(different)}", file=path, do=AGAIN)

@@ -214,7 +214,8 @@ def _summary(numbers: dict[str, Any]) -> list[str]:
         names = [row.name for row in PAPER]
         best = max(names, key=lambda name: rows[name][MEASURE])
         distributed = rows["distributed"]
-        verdict = "is the best" if best == "distributed" else f"is behind {best} ({rows[best][MEASURE]:.3f})"
+        level = rows[best][MEASURE] == distributed[MEASURE]
+        verdict = "is the best" if level else f"is behind {best} ({rows[best][MEASURE]:.3f})"
         equal = ", and statistically equivalent to it" if distributed[f"{MEASURE} equivalent"] else ""
         lines.append(
             f"{model}: of the paper's targets, distributed ({distributed[MEASURE]:.3f} {MEASURE}) {verdict}{equal}. "
@@ -232,7 +233,8 @@ def _notes(study: Study, test: str) -> list[str]:
         f"Bonferroni). ± is the standard deviation over {seeds} "
         f"seeds; each query counts with its mean over seeds.",
         f"{SWEPT} with the sweep over margins or temperatures. Time and triplets are those until the best model by "
-        "dev; the choice of the learning rate, from one grid for every row, is not counted.",
+        "dev; the choice of the learning rate, from one grid for every row, is not counted. Where triplets are 0, "
+        "training never came above the model before it on dev, so that is what was measured.",
         f"Test: exact full ranking of {study.tests[test]}. Margin, temperature, learning rate and when to stop: dev.",
     ]
 

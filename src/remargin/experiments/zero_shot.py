@@ -24,7 +24,7 @@ from remargin.errors import InputError
 from remargin.evaluation.comparison import BEST, CompareSettings, read_scores
 from remargin.evaluation.measures import evaluate, judged_cutoff
 from remargin.experiments.columns import file_name, find_column, judgments_hash, stems
-from remargin.experiments.hardware import hardware, versions
+from remargin.experiments.hardware import hardware
 from remargin.experiments.published import published_zero_shot
 from remargin.files import locked, new_file, read_header, refuse_existing, sha256, write_header
 from remargin.report.tables import Table
@@ -40,6 +40,7 @@ from remargin.report.zero_shot import (
     zero_shot_tables,
 )
 from remargin.retrieval.search import search
+from remargin.versions import versions
 
 DEPTH = 1000
 REFERENCE = "TAS-B"  # what the paper compares with over data sets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -20,7 +21,7 @@ def reciprocal_rank(runs: Sequence[Run], k: float = 60, depth: int | None = 1000
     >>> list(reciprocal_rank([a, b]).rankings["q"])
     ['y', 'z', 'x']
     """
-    if k <= 0:
+    if not 0 < k < math.inf:
         raise InputError(f"k = {k} for reciprocal rank fusion", do="use a positive number, such as 60")
     fused: dict[str, dict[str, float]] = {}
     for run in _checked(runs):
@@ -67,6 +68,8 @@ def tune_weight(
     >>> tune_weight(a, b, {"q": {"y": 1}}, weights=[0.0, 0.8, 1.0])
     (1.0, {0.0: 0.6309297535714575, 0.8: 1.0, 1.0: 1.0})
     """
+    if not qrels.keys() & (first.rankings.keys() | second.rankings.keys()):
+        raise InputError("none of the queries of the runs to tune with is judged", do="give runs of that split")
     means = {
         weight: evaluate(weighted(first, second, weight, depth), qrels, [measure]).means[measure] for weight in weights
     }

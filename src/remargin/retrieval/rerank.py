@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 import numpy as np
@@ -10,6 +11,8 @@ from remargin.cross_encoder import CrossEncoder
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
+
+log = logging.getLogger(__name__)
 
 
 def rerank(
@@ -30,6 +33,8 @@ def rerank(
         raise InputError(
             "the run has none of the collection's queries", do="check that run and collection belong together"
         )
+    if missing := len(run.rankings) - len(candidates):
+        log.warning("%d queries of the run are not in the collection, and are left out", missing)
     needed = sorted({document for found in candidates.values() for document in found})
     unknown = next((document for document in needed if document not in documents), None)
     if unknown is not None:

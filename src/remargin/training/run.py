@@ -5,12 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import platform
 import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +29,9 @@ from remargin.retrieval.search import search
 from remargin.training.loop import Fitted, fit, needs_scores
 from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
+from remargin.versions import versions
 
 CONFIG = "config.yaml"
-PACKAGES = ("remargin", "torch", "transformers", "tokenizers", "numpy", "pytorch-lightning")
 
 
 @dataclass
@@ -94,7 +92,7 @@ def start(
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
         if new:
-            _write_config(out, {"command": " ".join(sys.argv), "asked": asked, "versions": _versions()})
+            _write_config(out, {"command": " ".join(sys.argv), "asked": asked, "versions": versions()})
         if not data.exists():
             _prepare(request, model, settings, say)
         else:
@@ -239,23 +237,15 @@ def _write_config(out: Path, content: dict[str, Any]) -> None:
 
 
 def _add_hashes(out: Path, data: Path, model: str) -> None:
-    """Put the hashes of the input into the config, unless they are there."""
+    """Put the hashes of the input into the config; a run that goes on must find what it was started on."""
     config = _read_config(out)
-    if "sha256" in config:
-        return
     header = json.loads((data / "remargin.json").read_text(encoding="utf-8"))
     triplets = json.loads((data / "triplets" / "header.json").read_text(encoding="utf-8"))
     hashes = {**header["sha256"], **{f"triplets/{name}": of_file for name, of_file in triplets["sha256"].items()}}
     weights = sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []
     hashes |= {f"model/{path.name}": sha256(path) for path in weights}
-    _write_config(out, {**config, "sha256": hashes})
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions
+    before = config.setdefault("sha256", hashes)
+    if changed := [name for name in hashes if hashes[name] != before.get(name)]:
+        problem = f"the run was started on other data: {', '.join(changed)} changed"
+        raise InputError(problem, file=out, do="put back what it was, or start another run")
+    _write_config(out, config)
