@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from remargin.data.collection import Collection, texts_fingerprint
+from remargin.data.id_triplets import require_tsv
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.files import locked, new_file, refuse_existing
@@ -80,6 +81,7 @@ def mine(
     """
     settings = settings or MiningSettings()
     out = Path(out)
+    require_tsv(out)
     refuse_existing(out, overwrite)
     if settings.negatives == "model" and model is None:
         raise InputError("negatives from a model need one", do="give --model")
@@ -187,7 +189,7 @@ class _Candidates:
     def _random(self, count: int, excluded: set[str], rng: np.random.Generator) -> list[str]:
         if count and len(self._ids) - len(excluded) < count:
             problem = "the collection has too few documents to draw negatives from"
-            raise InputError(problem, file=self._collection.name, do="ask for fewer negatives in each triplet")
+            raise InputError(problem, file=self._collection.name, do="ask for fewer negatives, or add documents")
         return list(self._draw(count, excluded, rng))
 
     def _draw(self, count: int, excluded: set[str], rng: np.random.Generator) -> Iterator[str]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from remargin.cross_encoder import CrossEncoder, Pair
 from remargin.data.collection import Collection, texts_fingerprint
-from remargin.data.id_triplets import IdTriplets
+from remargin.data.id_triplets import IdTriplets, require_tsv
 from remargin.data.scores import PairScore, read_scores
 from remargin.data.tables import SKIP, Rejects, batches, open_binary
 from remargin.data.tokens import LONGER
@@ -169,8 +169,7 @@ def report_of(out: Path) -> Path:
 
 def _claim(out: Path, overwrite: bool) -> None:
     """Refuse, at once, a place that cannot be read again or that belongs to someone else."""
-    if not out.name.removesuffix(".gz").endswith(".tsv"):
-        raise InputError("the table to write is a .tsv or .tsv.gz", file=out, do="name it so")
+    require_tsv(out)
     refuse_existing(out, overwrite)
     report = report_of(out)
     if report.exists():

@@ -16,6 +16,12 @@ from remargin.errors import InputError
 from remargin.progress import track
 
 
+def require_tsv(out: Path) -> None:
+    """Triplets are written with tabs between them; unless their name says so, they cannot be read again."""
+    if not out.name.removesuffix(".gz").endswith(".tsv"):
+        raise InputError("the table to write is a .tsv or .tsv.gz", file=out, do="name it so")
+
+
 @dataclass
 class IdTriplets:
     """Triplets of ids as numbers: rows of query, positive and negatives, and the lines that they came from.
