@@ -62,8 +62,9 @@ def test_what_the_ranking_lacks_is_drawn_at_random_and_counted(collection: Colle
 
 def test_the_seed_decides(collection: Collection, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        mine(collection, tmp_path / name, MiningSettings(seed=seed))
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() != (tmp_path / "c").read_bytes()
+        mine(collection, tmp_path / f"{name}.tsv", MiningSettings(seed=seed))
+    first, again, other = ((tmp_path / f"{name}.tsv").read_bytes() for name in "abc")
+    assert first == again != other
 
 
 def test_a_stopped_run_goes_on_where_it_was(
