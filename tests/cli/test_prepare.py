@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,8 @@ def test_a_stopped_run_leaves_what_the_next_one_uses(number: signal.Signals, tin
     out = tmp_path / "out"
     command = [sys.executable, "-m", "remargin", "prepare", "--data", "docstrings:stdlib"]
     command += ["--model", str(tiny_model("bert")), "--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    as_usual = partial(signal.signal, number, signal.SIG_DFL)  # tests that run in the background inherit deaf ears
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=as_usual)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".out.*/new/tokens/documents")) and time.monotonic() < deadline:
         time.sleep(0.02)
