@@ -83,7 +83,7 @@ class Compute(nn.Module):
         self.dtype = dtype
         self.pooling: str = model.pooling
         config = model.backbone.config
-        self._head_size = config.hidden_size // config.num_attention_heads
+        self._head_size = int(config.hidden_size) // (getattr(config, "num_attention_heads", None) or 1)
         self.body: Any
         if engine != "padded" and PostNorm.fits(model.backbone):
             self.body = PostNorm(model.backbone, dtype, attention_dropout)

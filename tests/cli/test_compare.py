@@ -230,3 +230,12 @@ def test_only_further_values_of_list_options_get_a_flag() -> None:
         "--other a b --runs": "--other a b --runs",
     }.items():
         assert repeat_flags(given.split(), flags) == expected.split()
+
+
+def test_runs_of_which_no_query_is_judged_are_not_compared(
+    remargin: Any, beir: Path, runs: list[Path], tmp_path: Path
+) -> None:
+    (tmp_path / "other.trec").write_text("q99 Q0 d1 0 1 tag\n")
+    result = remargin("compare", "--data", beir, "--runs", runs[0], tmp_path / "other.trec")
+    assert result.returncode == 2
+    assert "other.trec: none of its queries is judged in split 'test'" in result.stderr

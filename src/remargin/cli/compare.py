@@ -20,6 +20,7 @@ from remargin.cli.options import (
     Split,
     load_collection,
     measure_names,
+    require_judged,
 )
 from remargin.errors import InputError
 
@@ -71,9 +72,7 @@ def compare(
     loaded = {name: Run.load(path) for name, path in names.items()}
     collection = load_collection(data, split, skip_bad)
     for name, run in loaded.items():
-        if not run.rankings.keys() & collection.qrels.keys():
-            problem = f"none of its queries is judged in split {split!r} of {data}"
-            raise InputError(problem, file=names[name], do="choose another --split, or a run of these queries")
+        require_judged(run, names[name], collection)
     loaded = {name: _without_queries(run, collection, name) for name, run in loaded.items()}
     compared = run_compare(loaded, collection.qrels, measure_names(measures, ["nDCG@10"]), **asdict(settings))
     text = _render(compared, format, to_screen=out is None and sys.stdout.isatty())

@@ -15,6 +15,7 @@ from remargin.errors import InputError
 
 if TYPE_CHECKING:
     from remargin.data.collection import Collection
+    from remargin.evaluation.runs import Run
 
 
 def _load(context: typer.Context, path: Path | None) -> Path | None:
@@ -79,6 +80,13 @@ def measure_names(given: list[str] | None, default: Sequence[str]) -> list[str]:
     (['nDCG@10', 'R@1000', 'RR'], ['RR'])
     """
     return [name for value in given or [] for name in value.split()] or list(default)
+
+
+def require_judged(run: Run, path: Path, collection: Collection) -> None:
+    """A run of which no query is judged would measure 0 everywhere, and that means nothing."""
+    if not run.rankings.keys() & collection.qrels.keys():
+        problem = f"none of its queries is judged in split {collection.split!r} of {collection.name}"
+        raise InputError(problem, file=path, do="give the split or the collection that it was made for")
 
 
 def load_collection(data: str, split: str, skip_bad: bool) -> Collection:

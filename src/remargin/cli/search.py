@@ -18,8 +18,8 @@ from remargin.cli.options import (
     Split,
     load_collection,
     measure_names,
+    require_judged,
 )
-from remargin.errors import InputError
 
 if TYPE_CHECKING:
     from remargin.encoder import BiEncoder
@@ -100,9 +100,7 @@ def evaluate(
 
     names = measure_names(measures, DEFAULT_MEASURES)
     ranked, collection = Run.load(run), load_collection(data, split, skip_bad)
-    if not ranked.rankings.keys() & collection.qrels.keys():
-        problem = f"none of its queries is judged in split {split!r} of {data}"
-        raise InputError(problem, file=run, do="give the split or the collection that it was made for")
+    require_judged(ranked, run, collection)
     itself = [(id, id) for id in collection.self_matches if id in ranked.rankings.get(id, {})]
     found = run_evaluate(ranked.without(itself), collection.qrels, names)
     for measure, mean in found.means.items():
