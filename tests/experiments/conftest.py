@@ -23,6 +23,7 @@ PLAN = Plan(
     other_batch_size=8,
     margins=(0.0, 1.0),
     temperatures=(0.05, 0.2),
+    teacher_scales=(0.5, 1.0),
     rates=(1e-3, 1e-2),
     seeds=(0, 1),
     preset="default",

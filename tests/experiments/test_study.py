@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 
-from remargin import BiEncoder, Collection, InputError
+from remargin import BiEncoder, Collection, InputError, fit
+from remargin.data.triplets import Triplets
 from remargin.evaluation.measures import evaluate
 from remargin.experiments import study as module
+from remargin.experiments.baselines import TEACHERS
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.plan import Plan
 from remargin.experiments.reproduce import EXPERIMENTS, reproduce
 from remargin.experiments.results import MEASURE, RECALL, TEST
 from remargin.experiments.rows import CONTRASTIVE, DISTRIBUTED, STATIC, choose, sweep
-from remargin.experiments.study import Study
+from remargin.experiments.study import FORMAT, Study
+from remargin.files import read_header, write_header
 from remargin.report.sections import Section
 from remargin.retrieval import exact
 from remargin.retrieval.search import search
@@ -91,6 +94,77 @@ def test_a_sweep_is_counted_and_its_choice_is_devs(study_folder: Path) -> None:
     assert choose(study, "tiny", CONTRASTIVE).tuned_to in PLAN.temperatures
 
 
+def test_a_teachers_margins_are_scaled_as_dev_chooses(study_folder: Path, open_study: Open) -> None:
+    """Of their natural scale, which brings 99% of them within 1; each row has a sweep of its own, which is counted."""
+    study = open_study(study_folder)
+    large = Triplets(study.prepared("tiny", taught=True) / "triplets").large_margin()
+    assert large
+    for row in TEACHERS:
+        found = sweep(study, "tiny", row)
+        assert [result.spec and result.spec.teacher_scale for _, result in found.points] == list(PLAN.teacher_scales)
+        for scale, result in found.points:
+            assert result.spec
+            told = study.fit_settings(result.spec).loss.teacher_scale
+            assert (told or 1 / large) == pytest.approx(scale / large)
+        assert choose(study, "tiny", row).tuned_to == found.best()
+    points = [result for _, result in sweep(study, "tiny", TEACHERS[0]).points]
+    assert points[0].curve != points[1].curve
+    section = Section.load(study_folder / "baselines")
+    (cells,) = (row for row in section.tables[0].blocks[1].rows if row[0].text == "MarginMSE")
+    chosen = choose(study, "tiny", TEACHERS[0])
+    assert cells[1].text == f"teacher scale {chosen.tuned_to:g}, rate {chosen.spec.rate:g}"
+    assert float(cells[4].value or 0) > sum(result.seconds for result in points)
+
+
+def test_a_model_that_is_needed_again_leaves_what_was_measured_as_it_is(
+    study_folder: Path, open_study: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Teachers and table 2 need models of runs whose numbers other tables have printed."""
+    out = tmp_path / "study"
+    shutil.copytree(study_folder, out)
+    study = open_study(out)
+    spec = choose(study, "tiny", DISTRIBUTED).spec
+    shutil.rmtree(out / "work" / "fits", ignore_errors=True)
+    before = {path: path.read_bytes() for path in (out / "runs").rglob("*") if path.is_file()}
+
+    def killed(*arguments: Any, **others: Any) -> None:
+        fit(*arguments, **others)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "fit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            study.model(spec)
+    model = study.model(spec)
+    assert model.parent.name == spec.key
+    assert study.model(spec) == model
+    assert {path: path.read_bytes() for path in (out / "runs").rglob("*") if path.is_file()} == before
+    assert list((out / "work").glob(f"*/{spec.key}*/best")) == [model]
+
+
+def test_a_grid_of_one_is_no_sweep(study_folder: Path) -> None:
+    study = Study(study_folder, say=silent)
+    study.plan = replace(PLAN, teacher_scales=(1.0,))
+    chosen = choose(study, "tiny", TEACHERS[0])
+    assert (chosen.tuned_to, chosen.sweep) == (1.0, None)
+
+
+def test_sections_made_again_have_the_backbones_that_they_had(study_folder: Path, tmp_path: Path) -> None:
+    """A second backbone that only table 3 was made for does not make the other tables impossible."""
+    out = tmp_path / "study"
+    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
+    header = read_header(out / "study.json", FORMAT, "")
+    write_header(out / "study.json", {**header, "models": {**header["models"], "other": "0" * 32}})
+    study = Study(out, say=silent)
+    assert study.models_of("baselines") == ["tiny"]
+    made = EXPERIMENTS["baselines"](study)
+    assert made.section == Section.load(study_folder / "baselines")
+    shutil.rmtree(out / "baselines")
+    assert study.models_of("baselines") == ["tiny", "other"]
+    with pytest.raises(InputError, match=r"the run other-.* is not there"):
+        EXPERIMENTS["baselines"](study)
+
+
 def test_triplets_are_counted_as_they_were_seen(study_folder: Path) -> None:
     study = Study(study_folder, say=silent)
     result = study.run(choose(study, "tiny", DISTRIBUTED).spec)
@@ -99,7 +173,8 @@ def test_triplets_are_counted_as_they_were_seen(study_folder: Path) -> None:
     topics = [
         header
         for path in study_folder.glob("runs/*/run.json")
-        if (header := json.loads(path.read_text()))["spec"] and header["spec"]["sampler"] == "tas-balanced"
+        if (spec := (header := json.loads(path.read_text()))["spec"])
+        and (spec["sampler"], spec["triplets"]) == ("tas-balanced", PLAN.triplets)
     ]
     assert topics
     assert all(header["steps"] == 6 and 64 <= header["triplets"] <= 96 for header in topics)  # not full, but more

@@ -420,5 +420,5 @@ def test_the_teachers_margins_are_brought_into_a_cosines_range(
         said = [line for line in lines if line.startswith("the teacher's margins are multiplied with ")]
         assert len(said) == (similarity == "cosine" and asked is None)
         seen.clear()
-    monkeypatch.setattr("remargin.training.batches.MARGINS_AT_MOST", 100)
-    assert TrainingData(scored, 5, seed=0).large_margin() == pytest.approx(float(large), rel=0.3)
+    monkeypatch.setattr("remargin.data.triplets.MARGINS_AT_MOST", 100)
+    assert Triplets(scored / "triplets").large_margin() == pytest.approx(float(large), rel=0.3)

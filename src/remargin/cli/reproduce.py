@@ -130,6 +130,7 @@ def _verb(names: list[str], about: str) -> Callable[..., None]:
         seeds: Annotated[list[int] | None, typer.Option(help="Of table 3; all else takes the first.")] = None,
         margins: Annotated[list[float] | None, typer.Option(help="The grid of static margins.")] = None,
         temperatures: Annotated[list[float] | None, typer.Option(help="That of the contrastive loss.")] = None,
+        teacher_scales: Annotated[list[float] | None, typer.Option(help="That of a teacher's margins.")] = None,
         batch_size: Annotated[int | None, typer.Option(help="Triplets in a batch.")] = None,
         other_batch_size: Annotated[int | None, typer.Option(help="The second one of figures 4 and 5.")] = None,
         epoch: Annotated[int | None, typer.Option(help="The most triplets of a run without a budget.")] = None,
@@ -157,8 +158,8 @@ def _verb(names: list[str], about: str) -> Callable[..., None]:
     return verb
 
 
-PLAN = ("preset", "rates", "seeds", "margins", "temperatures", "batch_size", "other_batch_size", "sweep_triplets",
-        "validate_every", "validation_queries", "patience", "relevant")  # fmt: skip
+PLAN = ("preset", "rates", "seeds", "margins", "temperatures", "teacher_scales", "batch_size", "other_batch_size",
+        "sweep_triplets", "validate_every", "validation_queries", "patience", "relevant")  # fmt: skip
 
 
 @app.command("loss-geometry")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remargin.data.collection import Collection
+from remargin.data.shuffle import Shuffle
 from remargin.data.tables import SKIP, Rejects, Row, delimited_records, headless_rows, read_rows, require_columns
 from remargin.errors import InputError
 from remargin.files import map_array, read_header, sha256, write_header
@@ -19,6 +20,8 @@ from remargin.files import map_array, read_header, sha256, write_header
 # The columns of a TSV without a header: texts or ids, and a teacher's scores of ids.
 PLAIN = ["query", "positive", "negative"]
 SCORED_IDS = ["positive_score", "negative_score", *PLAIN]
+# So many margins are enough to know how large a teacher's margins are.
+MARGINS_AT_MOST = 1_000_000
 
 
 class Batch(NamedTuple):
@@ -75,6 +78,13 @@ class Triplets:
         rows = np.asarray(self._rows[positions])
         scores = None if self._scores is None else np.asarray(self._scores[positions])
         return Batch(rows[:, 0], rows[:, 1], rows[:, 2:], scores)
+
+    def large_margin(self) -> float | None:
+        """A margin of the teacher that only one in a hundred exceeds, up or down; None without scores."""
+        count, most = len(self), max(1, MARGINS_AT_MOST // self.negatives)
+        rows = np.arange(count) if count <= most else np.sort(Shuffle(count, seed=0)(np.arange(most)))
+        scores = self.take(rows).scores
+        return None if scores is None else float(np.percentile(np.abs(scores[:, :1] - scores[:, 1:]), 99))
 
     def verify(self) -> None:
         """Read every byte and compare with the checksums in the header."""

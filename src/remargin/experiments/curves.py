@@ -29,7 +29,8 @@ def distributed_margins(study: Study) -> Outcome:
 def _over_training(study: Study, name: str, title: str, rows: tuple[Row, ...]) -> Outcome:
     sizes = sorted({study.plan.other_batch_size, study.plan.batch_size})
     curves: Curves = {}
-    for model in study.models:
+    models = study.models_of(name)
+    for model in models:
         for row in rows:
             spec = replace(choose(study, model, row).spec, early_stopping=False)
             for size in sizes:
@@ -40,7 +41,7 @@ def _over_training(study: Study, name: str, title: str, rows: tuple[Row, ...]) -
         name,
         f"{title} over training",
         f"{study.name}, dev: BM25's documents re-ranked. Dots mark maxima.",
-        [[_panel(curves, study.models, row, of, measure) for row, of in columns] for measure in (MEASURE, HITS)],
+        [[_panel(curves, models, row, of, measure) for row, of in columns] for measure in (MEASURE, HITS)],
     )
     cells: list[list[Cell]] = []
     numbers: dict[str, Any] = {}

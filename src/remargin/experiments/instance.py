@@ -21,7 +21,7 @@ LONGEST = 240  # characters of a text that are shown
 def instance(study: Study) -> Outcome:
     """The first query of the first batch, for each backbone."""
     tables, numbers = [], {}
-    for model in study.models:
+    for model in study.models_of("instance"):
         spec = choose(study, model, DISTRIBUTED).spec
         found = _saved(study, model, spec.key, study.run(spec).folder / "instance.json")
         tables.append(instance_table(found, f"{model}: query {found.query.id}"))

@@ -33,7 +33,7 @@ def memory(study: Study) -> Outcome:
     rows: list[list[Cell]] = []
     reasons: list[str] = []
     numbers: dict[str, Any] = {}
-    for model in study.models:
+    for model in study.models_of("memory"):
         found = _measured(study, model)
         reasons += [f"{model}, {reason}" for reason in found["reasons"].values() if reason]
         numbers[model] = {way: size for way, size in found["bytes"].items() if size is not None}

@@ -35,6 +35,7 @@ class Plan:
     other_batch_size: int = 64
     margins: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     temperatures: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2)
+    teacher_scales: tuple[float, ...] = (0.25, 0.5, 1.0)
     rates: tuple[float, ...] = ()
     seeds: tuple[int, ...] = (0,)
     preset: str = "paper"
@@ -47,7 +48,7 @@ class Plan:
             raise InputError(f"unknown preset {self.preset!r}", do=f"use {', '.join(PRESETS)}")
         if not self.rates:
             object.__setattr__(self, "rates", (fit_settings(self.preset).learning_rate,))
-        for name in ("margins", "temperatures", "rates", "seeds"):
+        for name in ("margins", "temperatures", "teacher_scales", "rates", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name} is empty", do="give one value or more")
             if len(set(getattr(self, name))) < len(getattr(self, name)):
@@ -55,7 +56,7 @@ class Plan:
         for name in AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", do="it must be at least 1")
-        for name in ("rates", "temperatures"):
+        for name in ("rates", "temperatures", "teacher_scales"):
             if bad := [value for value in getattr(self, name) if not 0 < value < math.inf]:
                 raise InputError(f"{name} has {bad[0]:g}", do="all must be numbers above 0")
         if bad := [value for value in self.margins if not math.isfinite(value)]:
@@ -102,6 +103,7 @@ class Plan:
             patience=None,
             margins=_thinned(self.margins, budget),
             temperatures=_thinned(self.temperatures, budget),
+            teacher_scales=_thinned(self.teacher_scales, budget),
         )
 
     def changes(self, before: Plan) -> list[str]:

@@ -14,6 +14,13 @@ from remargin.experiments.specs import RunSpec
 from remargin.experiments.study import Study
 
 UNTUNED_MARGIN, UNTUNED_TEMPERATURE = 1.0, 0.05
+Parameter = Literal["margin", "temperature", "teacher scale"]
+# The plan's grid of a parameter, and what a run calls it.
+TUNED: dict[Parameter, tuple[str, str]] = {
+    "margin": ("margins", "target"),
+    "temperature": ("temperatures", "temperature"),
+    "teacher scale": ("teacher_scales", "teacher_scale"),
+}
 
 
 @dataclass(frozen=True)
@@ -23,12 +30,12 @@ class Row:
     Attributes:
         name: in tables.
         loss: what it is told beside the batch size: fields of `RunSpec`.
-        tuned: a static margin or a temperature is chosen by a sweep, whose cost counts.
+        tuned: what is chosen by a sweep, whose cost counts.
     """
 
     name: str
     loss: tuple[tuple[str, Any], ...]
-    tuned: Literal["margin", "temperature"] | None = None
+    tuned: Parameter | None = None
 
     def spec(self, study: Study, model: str, rate: float, **others: Any) -> RunSpec:
         """A run of it, of full length unless said otherwise."""
@@ -57,8 +64,8 @@ BESIDE = (CONTRASTIVE, STOPPED, RELEASED, EXPLICIT_MEAN)
 
 
 def teacher_row(name: str, **others: Any) -> Row:
-    """A row that learns a teacher's margins."""
-    return _row(name, target="teacher", **others)
+    """A row that learns a teacher's margins, scaled to what suits the student's similarity."""
+    return _row(name, tuned="teacher scale", target="teacher", **others)
 
 
 UNTUNED = _row("static 1.0", target=f"{UNTUNED_MARGIN:g}")
@@ -95,10 +102,8 @@ class Chosen:
 
     @property
     def tuned_to(self) -> float | None:
-        """The margin or temperature that the sweep chose."""
-        if self.row.tuned is None:
-            return None
-        return float(self.spec.target) if self.row.tuned == "margin" else self.spec.temperature
+        """The margin, temperature or scale that the sweep chose."""
+        return None if self.row.tuned is None else float(getattr(self.spec, TUNED[self.row.tuned][1]))
 
     def results(self, study: Study, every_seed: bool = True) -> list[Result]:
         """What came of it, measured, for each seed of the plan or for the first alone."""
@@ -116,9 +121,8 @@ def sweep(study: Study, model: str, row: Row) -> Sweep:
     """The grid of a row's parameter, with the learning rate that dev chose for the usual value."""
     plan = study.plan
     rate = rate_of(study, model, row)
-    grid = plan.margins if row.tuned == "margin" else plan.temperatures
     points = []
-    for value in grid:
+    for value in _grid(study, row):
         short = {"triplets": plan.sweep_triplets, "early_stopping": False}
         spec = row.spec(study, model, rate, seed=plan.seeds[0], **short, **_tuned(row, value))
         points.append((value, study.run(spec)))
@@ -127,14 +131,22 @@ def sweep(study: Study, model: str, row: Row) -> Sweep:
 
 def choose(study: Study, model: str, row: Row) -> Chosen:
     """What dev chooses for a row: first its own parameter, if it has one, then the learning rate."""
-    found = sweep(study, model, row) if row.tuned else None
-    others = _tuned(row, found.best()) if found else {}
+    grid = _grid(study, row)
+    found = sweep(study, model, row) if len(grid) > 1 else None
+    others = _tuned(row, found.best() if found else grid[0]) if grid else {}
     rate = rate_of(study, model, row, **others)
     return Chosen(row, row.spec(study, model, rate, seed=study.plan.seeds[0], **others), found)
 
 
+def _grid(study: Study, row: Row) -> tuple[float, ...]:
+    """What a row's parameter may be; nothing where there is none."""
+    return getattr(study.plan, TUNED[row.tuned][0]) if row.tuned else ()
+
+
 def _tuned(row: Row, value: float) -> dict[str, Any]:
-    return {"target": f"{value:g}"} if row.tuned == "margin" else {"temperature": value}
+    """What a run is told of a row's parameter."""
+    assert row.tuned is not None
+    return {TUNED[row.tuned][1]: f"{value:g}" if row.tuned == "margin" else value}
 
 
 def over_seeds(results: list[Result], what: str = TEST) -> Scores:

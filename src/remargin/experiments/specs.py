@@ -27,6 +27,7 @@ class RunSpec:
         released: the released code's broadcast instead of the paper's equations.
         sampler: how batches are drawn, with `drop_bins`.
         early_stopping: with the plan's patience; else all triplets are seen.
+        teacher_scale: what a teacher's margins are multiplied with beside their natural scale, see `natural_scale`.
     """
 
     model: str
@@ -42,6 +43,7 @@ class RunSpec:
     sampler: str = "random"
     drop_bins: int = 0
     early_stopping: bool = False
+    teacher_scale: float = 1.0
 
     @property
     def taught(self) -> bool:

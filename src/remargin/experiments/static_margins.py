@@ -17,12 +17,13 @@ KINDS = {WITHOUT: STATIC, WITH: STATIC_IN_BATCH}
 
 def static_margins(study: Study) -> Outcome:
     """A sweep for each backbone, all on the same triplets."""
-    sweeps = {(model, kind): sweep(study, model, row) for model in study.models for kind, row in KINDS.items()}
+    models = study.models_of("static-margins")
+    sweeps = {(model, kind): sweep(study, model, row) for model in models for kind, row in KINDS.items()}
     figure = LineFigure(
         "static-margins",
         "Effectiveness over the static margin",
         f"{study.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.",
-        [[_panel(sweeps, study.models, kind, measure) for kind in KINDS] for measure in (MEASURE, HITS)],
+        [[_panel(sweeps, models, kind, measure) for kind in KINDS] for measure in (MEASURE, HITS)],
     )
     rows: list[list[Cell]] = []
     numbers: dict[str, Any] = {}

@@ -24,12 +24,14 @@ from typing import Any
 
 from remargin.data.collection import Collection
 from remargin.data.prepare import TextSettings, prepare
+from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.experiments.columns import file_name, find_column, judgments_hash, stems, texts_hash
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.hardware import Energy, peak_memory
+from remargin.experiments.outcome import read_numbers
 from remargin.experiments.plan import Plan
 from remargin.experiments.results import FILE, HITS, LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result
 from remargin.experiments.specs import RunSpec
@@ -37,7 +39,7 @@ from remargin.experiments.targets import TargetLog
 from remargin.files import locked, new_file, read_header, sha256, write_header
 from remargin.mining import MiningSettings, mine
 from remargin.retrieval.search import search
-from remargin.training.loop import fit
+from remargin.training.loop import fit, natural_scale
 from remargin.training.settings import FitSettings, fit_settings
 from remargin.training.topics import mean_batch
 from remargin.training.validation import Validator
@@ -45,6 +47,7 @@ from remargin.training.validation import Validator
 FORMAT = "remargin-study-1"
 AGAIN = "choose another place, or delete it"
 KEPT_MODELS = 24
+TARGETS = "targets.csv"
 SMALL = 100_000  # documents of a collection that stays in memory
 
 
@@ -81,7 +84,7 @@ class Study:
         self._validators: dict[str, Validator] = {}
         if data is None:
             self.header = read_header(self.out / "study.json", FORMAT, "name a folder that `reproduce` wrote")
-            self.plan = Plan.of(self.header["plan"])
+            self.plan = Plan.of({"teacher_scales": [1.0], **self.header["plan"]})  # older ones had no sweep of it
             zero_shot, also_test = self.header["zero_shot"], self.header.get("also_test", [])
         self.columns = [find_column(column) for column in zero_shot]
         self._tests = {f"{TEST}-{file_name(c.name)}": c for c in map(find_column, also_test)}
@@ -98,6 +101,11 @@ class Study:
     def models(self) -> list[str]:
         """The names of the backbones."""
         return list(self.header["models"])
+
+    def models_of(self, experiment: str) -> list[str]:
+        """The backbones of an experiment: all; where nothing can be trained, those that it was made for before."""
+        before = read_numbers(self.out).get(experiment) if self.data is None else None
+        return [model for model in self.models if before is None or model in before]
 
     @property
     def tests(self) -> dict[str, str]:
@@ -120,6 +128,9 @@ class Study:
             lacking += [] if result is None else list(result.scores)  # these are of a model that is no more
             (self.out / "runs" / spec.key / FILE).unlink(missing_ok=True)  # killed from here on, it counts as not done
             result = self._train(spec, fitted)
+            if (fitted / TARGETS).exists():
+                with new_file(result.folder / f"{TARGETS}.gz", overwrite=True) as out:
+                    out.write((fitted / TARGETS).read_bytes())
             result.save()
             shutil.rmtree(fitted / "checkpoint", ignore_errors=True)  # from here on, it is not trained again
         for what in lacking:
@@ -152,14 +163,14 @@ class Study:
         return max(specs, key=lambda spec: self.run(spec).dev)
 
     def model(self, spec: RunSpec) -> Path:
-        """The folder of a run's best model; it is trained and measured again if it is no more."""
-        best = self.work / "fits" / spec.key / "best"
-        if not best.exists():
+        """The folder of a run's best model; if that is no more, of the same training again, which is not measured."""
+        kept, again = (self.work / folder / spec.key / "best" for folder in ("fits", "again"))
+        if not kept.exists() and not again.exists():
             self._may_work(f"the model of {spec.key}")
-            before = Result.load(self.out / "runs" / spec.key, spec)
-            (self.out / "runs" / spec.key / FILE).unlink(missing_ok=True)
-            self.run(spec, *(before.scores if before else ()))
-        return best
+            unfinished = self.work / "again" / f"{spec.key}.unfinished"
+            self._train(spec, unfinished)
+            unfinished.rename(again.parent)
+        return kept if kept.exists() else again
 
     def path(self, model: str) -> str:
         """Where a backbone is; one that was used before may not have been named this time."""
@@ -206,7 +217,7 @@ class Study:
         steps = plan.steps(spec.triplets, size)
         settings = fit_settings(
             plan.preset,
-            **spec.settings(),
+            **{**spec.settings(), "teacher_scale": self._teacher_scale(spec)},
             steps=steps,
             validate_every=min(steps, plan.steps(plan.validate_every, size)),
             in_batch_teacher=teacher,
@@ -217,12 +228,20 @@ class Study:
         )
         return replace(settings, patience=plan.patience if spec.early_stopping else None)  # not the preset's
 
+    def _teacher_scale(self, spec: RunSpec) -> float | None:
+        """What a teacher's margins are multiplied with; None is what `fit` takes of itself."""
+        if spec.teacher_scale == 1.0:
+            return None
+        triplets = Triplets(self.prepared(spec.model, spec.taught) / "triplets")
+        similarity = BiEncoder.from_pretrained(self.path(spec.model)).similarity
+        return spec.teacher_scale * natural_scale(triplets, similarity)
+
     def _train(self, spec: RunSpec, folder: Path) -> Result:
         self._forget_models(folder)
         data, settings = self.prepared(spec.model, spec.taught), self.fit_settings(spec)
         model = BiEncoder.from_pretrained(self.path(spec.model), seed=spec.seed)
         validator = self._validator(spec.model)
-        targets = TargetLog(folder / "targets.csv", model.similarity) if spec.target == "distributed" else None
+        targets = TargetLog(folder / TARGETS, model.similarity) if spec.target == "distributed" else None
         resumed = (folder / "checkpoint").exists()  # then the energy before is not known
         with Energy() as energy:
             peak_memory(reset=True)
@@ -252,8 +271,6 @@ class Study:
         result.folder.mkdir(parents=True, exist_ok=True)
         if targets is not None:
             targets.save()
-            with new_file(result.folder / "targets.csv.gz", overwrite=True) as out:
-                out.write((folder / "targets.csv").read_bytes())
         when = f"at step {result.best_step} of {result.steps}" if result.best_step else "at most, and less than before"
         self.say(
             f"{spec.key}, rate {spec.rate:g}, seed {spec.seed}: dev {result.dev:.4f} {when}, {result.seconds:.0f} s"

@@ -20,7 +20,7 @@ WINDOW = 32  # batches of the rolling mean
 def target_evolution(study: Study) -> Outcome:
     """Mean, smallest and largest similarity of positives and negatives in the first and last batches."""
     panels, rows, numbers = [], [], {}
-    for model in study.models:
+    for model in study.models_of("target-evolution"):
         result = study.run(replace(choose(study, model, DISTRIBUTED).spec, early_stopping=False))
         targets = read_targets(result.folder / "targets.csv.gz")
         panels.append(_panel(model, targets))

@@ -60,7 +60,8 @@ class Measured:
 
 def variants(study: Study) -> Outcome:
     """A table for each test collection; claims and figures are about the first, the study's own."""
-    rows = {model: {row.name: _measured(study, model, row) for row in (*PAPER, *BESIDE)} for model in study.models}
+    models = study.models_of("variants")
+    rows = {model: {row.name: _measured(study, model, row) for row in (*PAPER, *BESIDE)} for model in models}
     tables, compared = [], {}
     for test in study.tests:
         compared[test] = {
@@ -122,7 +123,7 @@ def compare_in_groups(scores: dict[str, Scores], reference: str | None = None) -
 
 
 def _row(comparison: Compared, name: str, row: Measured, test: str) -> list[Cell]:
-    cells = [Cell(name), Cell(_chosen(row.chosen))]
+    cells = [Cell(name), Cell(chosen_text(row.chosen))]
     for measure in (MEASURE, RECALL):
         found = comparison[measure][name]
         mean, spread = mean_and_spread(row.results, measure, test)
@@ -141,7 +142,7 @@ def _untrained(name: str, means: dict[str, float]) -> list[Cell]:
     return [Cell(name), Cell(""), number(means[MEASURE]), Cell(""), number(means[RECALL]), *[Cell("")] * 3]
 
 
-def _chosen(chosen: Chosen) -> str:
+def chosen_text(chosen: Chosen) -> str:
     """What dev chose, for people."""
     value = f"{chosen.row.tuned} {chosen.tuned_to:g}, " if chosen.row.tuned else ""
     return f"{value}rate {chosen.spec.rate:g}"

@@ -43,7 +43,7 @@ def zero_shot_rows(study: Study) -> Outcome:
     """A table for each backbone, beside the published rows that have any of the collections."""
     tables, numbers = [], {}
     in_domain = Column(study.name, (study.name,))
-    for model in study.models:
+    for model in study.models_of("zero-shot"):
         found = {"BM25": _cells(study, study.bm25(TEST, ZERO_SHOT), TEST, ZERO_SHOT)}
         found["no training"] = _cells(study, study.untrained(model, TEST, ZERO_SHOT), TEST, ZERO_SHOT)
         for name, (row, test, zero_shot) in ROWS.items():

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from remargin.ahead import ahead
-from remargin.data.shuffle import Shuffle
 from remargin.data.tokens import Tokens, TokenStore
 from remargin.data.triplets import Triplets
 from remargin.errors import InputError
@@ -23,8 +22,6 @@ from remargin.training.engine import MicroBatches
 from remargin.training.in_batch_teacher import InBatchTeacher
 from remargin.training.samplers import RandomSampler, Sampler
 
-# So many margins are enough to know how large a teacher's margins are.
-MARGINS_AT_MOST = 1_000_000
 # Batches may be of different sizes; among so many there is a usual one.
 FIRST_BATCHES = 8
 
@@ -91,13 +88,6 @@ class TrainingData:
         first = [self.batch(number) for number in range(min(FIRST_BATCHES, self.steps_per_epoch))]
         largest = max(first, key=lambda batch: len(batch.queries))
         return np.concatenate([tokens.lengths for tokens in self.tokens(largest)])
-
-    def large_margin(self) -> float | None:
-        """A margin of the teacher that only one in a hundred exceeds, up or down; None without scores."""
-        count, most = len(self.triplets), max(1, MARGINS_AT_MOST // self.triplets.negatives)
-        rows = np.arange(count) if count <= most else np.sort(Shuffle(count, seed=0)(np.arange(most)))
-        scores = self.triplets.take(rows).scores
-        return None if scores is None else float(np.percentile(np.abs(scores[:, :1] - scores[:, 1:]), 99))
 
 
 class Loader:

@@ -14,9 +14,10 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss
+from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss, Similarity
 from remargin.training.batches import Loader, TrainingData
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.training.engine import Engine, matmul_rate
@@ -237,11 +238,17 @@ def _teacher_scale(training: TrainingData, asked: float | None, loss: nn.Module,
     """What the teacher's margins are multiplied with: what was asked for, or what brings them into a cosine's range."""
     if asked is not None or not needs_scores(loss):
         return asked or 1.0
-    large = training.large_margin() if loss.similarity == "cosine" else None
-    if not large:
-        return 1.0
-    say(f"the teacher's margins are multiplied with {1 / large:.4g}: 99% of them are within {large:.4g}")
-    return 1 / large
+    assert isinstance(loss, MarginLoss | DualTeacherLoss)
+    scale = natural_scale(training.triplets, loss.similarity)
+    if scale != 1.0:
+        say(f"the teacher's margins are multiplied with {scale:.4g}: 99% of them are within {1 / scale:.4g}")
+    return scale
+
+
+def natural_scale(triplets: Triplets, similarity: Similarity) -> float:
+    """What a teacher's margins are multiplied with unless told: 1 for dot products; for cosines 99% come within 1."""
+    large = triplets.large_margin() if similarity == "cosine" else None
+    return 1 / large if large else 1.0
 
 
 def _loss_arguments(loss: nn.Module, batch: Any, device: torch.device) -> dict[str, Any]:
