@@ -1,8 +1,11 @@
-"""Linear layers for encoding on a CPU: weights laid out once as oneDNN likes them, and GELU in the same pass."""
+"""Encoding on a CPU: weights laid out as oneDNN likes them, GELU in the same pass, each core with texts of its own."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +13,9 @@ from torch import Tensor, nn
 from remargin.postnorm import PostNorm
 
 TOKENS = 1200  # oneDNN lays the weights out for about so many rows at once; any number of them is right
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Frozen(nn.Module):
@@ -39,3 +45,30 @@ def freeze(body: Any) -> None:
         parts.qkv, parts.out, parts.down = Frozen(parts.qkv), Frozen(parts.out), Frozen(parts.down)
         parts.up = Frozen(parts.up, gelu=parts.exact_gelu)
         parts.activation = nn.Identity() if parts.exact_gelu else parts.activation
+
+
+def on_all_cores(work: Callable[[T], R], items: Iterable[T], count: int) -> Iterator[R]:
+    """What `work` makes of each of `count` items, in their order.
+
+    PyTorch's threads each take items of their own, instead of sharing every operation and waiting for each other at its
+    end; too few items are worked on one after another.
+
+    >>> list(on_all_cores(lambda n: n * n, range(100), 100)) == [n * n for n in range(100)]
+    True
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or count < 2 * threads:
+        yield from map(work, items)
+        return
+    waiting: deque[Future[R]] = deque()
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)  # what the workers were told is also what threads to come would take

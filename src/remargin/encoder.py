@@ -20,7 +20,7 @@ from remargin.data.tokens import Tokenizer, Tokens, load_tokenizer, quiet_transf
 from remargin.errors import InputError, first_line
 from remargin.files import new_folder
 from remargin.losses import Similarity
-from remargin.packing import pack, select
+from remargin.packing import Packed, pack, select
 from remargin.progress import track
 
 log = logging.getLogger(__name__)
@@ -248,9 +248,14 @@ class BiEncoder(nn.Module):
         longest = int(tokens.lengths.max(initial=1)) if compute.packed and device.type != "cpu" else None
         parts = (pack(select(tokens, rows), longest) for rows in groups)
         waiting: list[tuple[NDArray[np.int64], Tensor]] = []
-        for number, (rows, part) in enumerate(zip(groups, ahead(parts), strict=True), start=1):
+
+        def encoded(part: Packed) -> Tensor:
             with torch.inference_mode(), torch.autocast(device.type, enabled=False):  # the precision is our own
-                waiting.append((rows, self._similar(compute(part.to(device)))))
+                return self._similar(compute(part.to(device)))
+
+        found = compute.each(encoded, ahead(parts), len(groups))
+        for number, (rows, vectors) in enumerate(zip(groups, found, strict=True), start=1):
+            waiting.append((rows, vectors))
             if device.type == "cpu" or len(waiting) == 16 or number == len(groups):  # a GPU is waited for now and then
                 yield np.concatenate([r for r, _ in waiting]), torch.cat([v for _, v in waiting]).cpu().numpy()
                 waiting.clear()

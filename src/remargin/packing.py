@@ -19,6 +19,7 @@ from remargin.data.tokens import Tokens
 log = logging.getLogger(__name__)
 
 INTERFACE = "remargin_packed"  # the name under which transformers finds our attention
+CACHED_SCORES = 500_000  # on a CPU, attention scores that are at hand together: they should stay in its cache
 
 
 class Packed(NamedTuple):
@@ -168,7 +169,8 @@ def _padded_attention(
     else:
         place = torch.arange(longest, device=qkv.device)
         rows = (packed.bounds[:-1, None] + place).clamp(max=tokens - 1)
-        q, k, v = qkv[rows].permute(2, 0, 3, 1, 4)
+        padded = qkv.flatten(1).index_select(0, rows.flatten()).view(texts, longest, *qkv.shape[1:])
+        q, k, v = padded.permute(2, 0, 3, 1, 4)
         # A text without tokens sees one all the same: its output is never read, but must be a number.
         mask = (place < (packed.bounds[1:] - packed.bounds[:-1]).clamp(min=1)[:, None])[:, None, None, :]
     if window is not None and window < longest - 1:
@@ -182,14 +184,27 @@ def _padded_attention(
     else:
         mask = mask if mask is None or bias is None else mask.to(qkv.dtype)
         out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, dropout_p=dropout)
-    out = out.transpose(1, 2)
-    return out.reshape(tokens, *out.shape[2:]) if whole else out[packed.texts, packed.positions]
+    out = out.transpose(1, 2).flatten(0, 1)
+    return out if whole else out.index_select(0, packed.texts * longest + packed.positions)
 
 
 def _attention_by_products(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout: float
 ) -> Tensor:
-    """Attention as it is written down: in bfloat16 on a CPU faster than the fused one, whose softmax is slow."""
+    """Attention as it is written down: in bfloat16 on a CPU faster than the fused one, whose softmax is slow.
+
+    Without gradients it takes a few texts at a time, so that their scores stay in the cache.
+    """
+    texts, heads, length, _ = q.shape
+    each = texts if torch.is_grad_enabled() else max(1, CACHED_SCORES // (heads * length * length))
+    if each >= texts:
+        return _products(q, k, v, mask, scale, dropout)
+    parts = [slice(start, start + each) for start in range(0, texts, each)]
+    masks = [mask[part] if mask is not None and mask.dim() == 4 else mask for part in parts]
+    return torch.cat([_products(q[p], k[p], v[p], m, scale, dropout) for p, m in zip(parts, masks, strict=True)])
+
+
+def _products(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout: float) -> Tensor:
     scores = (q.contiguous() @ k.contiguous().transpose(-1, -2)).float()
     if mask is None:
         scores = scores * scale

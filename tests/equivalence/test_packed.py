@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from remargin import packing
 from remargin.compute import Compute, _Padded
 from remargin.data.tokens import Tokens
 from remargin.encoder import Pooling
@@ -154,6 +155,31 @@ def test_frozen_for_encoding_is_the_same(kind: str, dtype: torch.dtype) -> None:
     assert not frozen.sources
     close = 1e-5 if dtype == torch.float32 else 0.02
     assert distance(frozen(pack(tokens)), expected) < close
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "modernbert"])  # masks of texts, of heads too, and of windows
+@pytest.mark.parametrize("texts_at_once", [1, 3])
+def test_attention_of_a_few_texts_at_a_time_is_that_of_all(
+    kind: str, texts_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, products, seen = Model(kind).eval(), packing._products, list[int]()
+    compute, heads = Compute(model, torch.bfloat16).freeze(), model.backbone.config.num_attention_heads
+
+    def watched(q: Tensor, *others: Any) -> Tensor:
+        seen.append(len(q))
+        return products(q, *others)
+
+    for tokens in (texts(), Tokens(np.arange(40, dtype=np.int32), np.array([8] * 5))):  # the latter need no mask
+        packed = pack(tokens)
+        whole = compute(packed)
+        with monkeypatch.context() as patched, torch.no_grad():
+            patched.setattr(packing, "_products", watched)
+            patched.setattr(packing, "CACHED_SCORES", texts_at_once * heads * packed.longest**2)
+            parts = compute(packed)
+        assert max(seen) == texts_at_once
+        assert sum(seen) % len(tokens.lengths) == 0
+        torch.testing.assert_close(parts, whole, rtol=0, atol=0)
+        seen.clear()
 
 
 @pytest.mark.parametrize(("kind", "engine"), [("modernbert", "packed"), ("bert", "padded"), ("mpnet", "padded")])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -172,12 +172,18 @@ class Engine:
         longest = self.longest if self._one_piece else None
         return [pack(select(tokens, rows), longest).to(self.device) for rows in groups], np.concatenate(groups)
 
-    @torch.no_grad()
-    def evaluate(self, parts: Iterable[Packed]) -> Tensor:
+    def evaluate(self, parts: Sequence[Packed]) -> Tensor:
         """Vectors of texts without dropout, part after part."""
         self.compute.eval()
         self.compute.pull()
-        return torch.cat([self._run(part) for part in parts])
+
+        def run(part: Packed) -> Tensor:
+            with torch.no_grad():
+                vectors: Tensor = self._run(part)
+                return vectors
+
+        made = map(run, parts) if self.compiles else self.compute.each(run, parts, len(parts))
+        return torch.cat(list(made))
 
     @property
     def operations_per_token(self) -> int:
