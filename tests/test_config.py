@@ -77,6 +77,8 @@ def command(verb: str) -> Any:
         (b"data: [a, b]", "data must be one value"),
         (b"[" * 5000, "nested too deeply|not valid YAML"),
         (b"data: !!python/object/apply:os.system [true]", "not valid YAML"),
+        (b"data: a\nout: b\ndata: c", "c.yaml:3: data is given twice; line 1 has it too"),
+        (b"document-length: 1\n\ndocument_length: 2", "c.yaml:3: document_length is given twice; line 1 has it too"),
     ],
 )
 def test_wrong_settings_are_one_clear_line(text: bytes, message: str, tmp_path: Path) -> None:
@@ -105,3 +107,14 @@ def test_an_impossible_date_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("seed: 2024-13-45\n")
     with pytest.raises(InputError, match=r"c\.yaml: not valid YAML \(month must be in 1\.\.12\)"):
         read_config(tmp_path / "c.yaml", known=["seed"])
+
+
+def test_only_flags_are_true_or_false(tmp_path: Path) -> None:
+    path, context = tmp_path / "c.yaml", typer.Context(command("fit"))
+    path.write_text("stop-gradient: yes\nin-batch: false\n")
+    _load(context, path)
+    assert context.default_map == {"stop_gradient": True, "in_batch": False}
+    for text, name in (("steps: true", "steps"), ("compile: on", "compile"), ("loggers: [no]", "loggers")):
+        path.write_text(text)
+        with pytest.raises(InputError, match=f"c.yaml: {name} cannot be true or false; write another value"):
+            _load(context, path)

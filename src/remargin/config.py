@@ -11,16 +11,20 @@ import yaml
 from remargin.errors import InputError
 
 
-def read_config(path: str | Path, known: Collection[str], lists: Collection[str] = ()) -> dict[str, Any]:
+def read_config(
+    path: str | Path, known: Collection[str], lists: Collection[str] = (), flags: Collection[str] | None = None
+) -> dict[str, Any]:
     """The settings in a YAML file, by flag name: `document-length: 200` or `document_length: 200`.
 
     Args:
         path: the file.
         known: the settings that there are.
         lists: those of them that may have several values. One value is a list of one.
+        flags: those of them that are true or false; without, any may be.
 
     Raises:
-        InputError: for a file that is not there or not a YAML mapping, and for settings that the verb does not have.
+        InputError: for a file that is not there or not a YAML mapping, and for settings that the verb does not have or
+            that are there twice.
 
     Example:
         >>> import tempfile
@@ -31,7 +35,8 @@ def read_config(path: str | Path, known: Collection[str], lists: Collection[str]
     """
     path = Path(path)
     try:
-        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        settings = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise InputError(f"cannot be read ({reason})", file=path, do="check the path") from None
@@ -50,6 +55,7 @@ def read_config(path: str | Path, known: Collection[str], lists: Collection[str]
         return {}
     if not isinstance(settings, dict):
         raise InputError("not a list of `name: value` lines", file=path, do="see configs/ for examples")
+    _refuse_twice(text, path)
     named = {str(name).replace("-", "_"): value for name, value in settings.items()}
     unknown = sorted(set(named) - set(known))
     if unknown:
@@ -59,8 +65,23 @@ def read_config(path: str | Path, known: Collection[str], lists: Collection[str]
         if isinstance(value, dict | list) and name not in lists:
             raise InputError(f"{name} must be one value", file=path, do="write it as `name: value`")
         items = value if isinstance(value, list) else []
+        if flags is not None and name not in flags and any(isinstance(item, bool) for item in [value, *items]):
+            do = "write another value, in quotes if need be: on, off, yes and no are true and false in YAML"
+            raise InputError(f"{name} cannot be true or false", file=path, do=do)
         if isinstance(value, dict) or any(item is None or isinstance(item, dict | list) for item in items):
             raise InputError(f"{name} must be plain values", file=path, do="write it as `name: [value, value]`")
         if name in lists and value is not None:
             named[name] = value if isinstance(value, list) else [value]
     return named
+
+
+def _refuse_twice(text: str, path: Path) -> None:
+    """YAML would take the last of several values for one name without a word."""
+    lines: dict[str, int] = {}
+    for key, _ in yaml.compose(text, yaml.SafeLoader).value:
+        name, line = str(key.value).replace("-", "_"), key.start_mark.line + 1
+        if name in lines:
+            raise InputError(
+                f"{name} is given twice", file=path, line=line, do=f"line {lines[name]} has it too: keep one"
+            )
+        lines[name] = line

@@ -22,7 +22,8 @@ def _load(context: typer.Context, path: Path | None) -> Path | None:
     if path is not None:
         names = [p.name for p in context.command.params if p.name and p.name not in ("config", "help")]
         lists = [p.name for p in context.command.params if p.name and getattr(p, "multiple", False)]
-        context.default_map = read_config(path, known=names, lists=lists)
+        flags = [p.name for p in context.command.params if p.name and getattr(p, "is_flag", False)]
+        context.default_map = read_config(path, known=names, lists=lists, flags=flags)
     return path
 
 
