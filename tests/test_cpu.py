@@ -66,10 +66,21 @@ def test_items_are_made_as_they_are_needed_and_not_after_the_caller_stopped() ->
             asked.append(number)
             yield number
 
+    before = threading.active_count()
     made: Any = on_all_cores(lambda number: number, items(), 1000)
     assert next(made) == 0
     assert len(asked) <= 3 * THREADS
+    assert threading.active_count() == before + THREADS
     made.close()
     assert len(asked) <= 3 * THREADS
-    time.sleep(0.05)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+    assert threading.active_count() == before
+
+
+def test_threads_that_others_start_meanwhile_have_all_cores() -> None:
+    made, found = on_all_cores(lambda number: number, range(100), 100), list[int]()
+    assert next(made) == 0
+    thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert found == [THREADS]
+    assert list(made) == list(range(1, 100))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import torch
@@ -60,15 +62,39 @@ def on_all_cores(work: Callable[[T], R], items: Iterable[T], count: int) -> Iter
     if threads == 1 or count < 2 * threads:
         yield from map(work, items)
         return
+    jobs: queue.SimpleQueue[tuple[Future[R], T] | None] = queue.SimpleQueue()
+    ready = threading.Barrier(threads + 1)
+
+    def do_jobs() -> None:
+        torch.get_num_threads()  # who asks for the first time takes over what was set last anywhere: not after this
+        torch.set_num_threads(1)
+        ready.wait()
+        while (job := jobs.get()) is not None:
+            future, item = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work(item))
+                except BaseException as error:  # handed over to the caller
+                    future.set_exception(error)
+
+    team = [threading.Thread(target=do_jobs, daemon=True) for _ in range(threads)]
+    for thread in team:
+        thread.start()
+    ready.wait()
+    torch.set_num_threads(threads)  # one is for the team alone, and not for threads that are yet to come
     waiting: deque[Future[R]] = deque()
-    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
         for item in items:
-            waiting.append(pool.submit(work, item))
+            waiting.append(Future())
+            jobs.put((waiting[-1], item))
             if len(waiting) > 2 * threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)  # what the workers were told is also what threads to come would take
+        for future in waiting:
+            future.cancel()
+        for _ in team:
+            jobs.put(None)
+        for thread in team:
+            thread.join()

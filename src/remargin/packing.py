@@ -193,10 +193,12 @@ def _attention_by_products(
 ) -> Tensor:
     """Attention as it is written down: in bfloat16 on a CPU faster than the fused one, whose softmax is slow.
 
-    Without gradients it takes a few texts at a time, so that their scores stay in the cache.
+    To encode, it takes a few texts at a time, so that their scores stay in the cache. In training it does not: what is
+    dropped must be the same with and without gradients, and a compiler would look at every number of texts.
     """
     texts, heads, length, _ = q.shape
-    each = texts if torch.is_grad_enabled() else max(1, CACHED_SCORES // (heads * length * length))
+    trains = torch.is_grad_enabled() or dropout > 0 or torch.compiler.is_compiling()
+    each = texts if trains else max(1, CACHED_SCORES // (heads * length * length))
     if each >= texts:
         return _products(q, k, v, mask, scale, dropout)
     parts = [slice(start, start + each) for start in range(0, texts, each)]

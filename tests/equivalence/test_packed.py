@@ -182,6 +182,20 @@ def test_attention_of_a_few_texts_at_a_time_is_that_of_all(
         seen.clear()
 
 
+def test_what_dropout_drops_does_not_depend_on_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch over the token budget is computed twice, the second time with gradients."""
+    monkeypatch.setattr(packing, "CACHED_SCORES", 1)
+    model = Model("bert").train()
+    compute, packed, calls = Compute(model, torch.bfloat16, attention_dropout=True).train(), pack(texts()), list[int]()
+    products = packing._products
+    monkeypatch.setattr(packing, "_products", lambda q, *others: (calls.append(len(q)), products(q, *others))[1])
+    assert compute.body.layers[0].weight_dropout > 0
+    for gradients in (True, False):
+        with torch.set_grad_enabled(gradients):
+            compute(packed)
+    assert set(calls) == {len(packed.bounds) - 1}
+
+
 @pytest.mark.parametrize(("kind", "engine"), [("modernbert", "packed"), ("bert", "padded"), ("mpnet", "padded")])
 def test_training_others_models_keeps_sums_in_float32(kind: str, engine: Any) -> None:
     model = Model(kind).eval()

@@ -37,6 +37,7 @@ from remargin.experiments.results import FILE, HITS, LAST, TEST, ZERO_SHOT, ZERO
 from remargin.experiments.specs import RunSpec
 from remargin.experiments.targets import TargetLog
 from remargin.files import locked, new_file, read_header, sha256, write_header
+from remargin.losses import Similarity
 from remargin.mining import MiningSettings, mine
 from remargin.retrieval.search import search
 from remargin.training.loop import fit, natural_scale
@@ -46,6 +47,7 @@ from remargin.training.validation import Validator
 
 FORMAT = "remargin-study-1"
 AGAIN = "choose another place, or delete it"
+OLDER_PLAN: dict[str, Any] = {"teacher_scales": [1.0]}  # what studies had before they could be told
 KEPT_MODELS = 24
 TARGETS = "targets.csv"
 SMALL = 100_000  # documents of a collection that stays in memory
@@ -84,7 +86,7 @@ class Study:
         self._validators: dict[str, Validator] = {}
         if data is None:
             self.header = read_header(self.out / "study.json", FORMAT, "name a folder that `reproduce` wrote")
-            self.plan = Plan.of({"teacher_scales": [1.0], **self.header["plan"]})  # older ones had no sweep of it
+            self.plan = Plan.of(OLDER_PLAN | self.header["plan"])
             zero_shot, also_test = self.header["zero_shot"], self.header.get("also_test", [])
         self.columns = [find_column(column) for column in zero_shot]
         self._tests = {f"{TEST}-{file_name(c.name)}": c for c in map(find_column, also_test)}
@@ -127,6 +129,7 @@ class Study:
         if result is None or not (fitted / "best").exists():
             lacking += [] if result is None else list(result.scores)  # these are of a model that is no more
             (self.out / "runs" / spec.key / FILE).unlink(missing_ok=True)  # killed from here on, it counts as not done
+            self._forget_models(fitted)
             result = self._train(spec, fitted)
             if (fitted / TARGETS).exists():
                 with new_file(result.folder / f"{TARGETS}.gz", overwrite=True) as out:
@@ -169,6 +172,7 @@ class Study:
             self._may_work(f"the model of {spec.key}")
             unfinished = self.work / "again" / f"{spec.key}.unfinished"
             self._train(spec, unfinished)
+            shutil.rmtree(unfinished / "checkpoint", ignore_errors=True)
             unfinished.rename(again.parent)
         return kept if kept.exists() else again
 
@@ -206,7 +210,7 @@ class Study:
 
         return taught_triplets(self, path)
 
-    def fit_settings(self, spec: RunSpec) -> FitSettings:
+    def fit_settings(self, spec: RunSpec, similarity: Similarity = "cosine") -> FitSettings:
         """What `fit` is told."""
         from remargin.experiments.rows import CONTRASTIVE, choose
 
@@ -217,7 +221,7 @@ class Study:
         steps = plan.steps(spec.triplets, size)
         settings = fit_settings(
             plan.preset,
-            **{**spec.settings(), "teacher_scale": self._teacher_scale(spec)},
+            **{**spec.settings(), "teacher_scale": self._teacher_scale(spec, similarity)},
             steps=steps,
             validate_every=min(steps, plan.steps(plan.validate_every, size)),
             in_batch_teacher=teacher,
@@ -228,18 +232,17 @@ class Study:
         )
         return replace(settings, patience=plan.patience if spec.early_stopping else None)  # not the preset's
 
-    def _teacher_scale(self, spec: RunSpec) -> float | None:
+    def _teacher_scale(self, spec: RunSpec, similarity: Similarity) -> float | None:
         """What a teacher's margins are multiplied with; None is what `fit` takes of itself."""
         if spec.teacher_scale == 1.0:
             return None
         triplets = Triplets(self.prepared(spec.model, spec.taught) / "triplets")
-        similarity = BiEncoder.from_pretrained(self.path(spec.model)).similarity
         return spec.teacher_scale * natural_scale(triplets, similarity)
 
     def _train(self, spec: RunSpec, folder: Path) -> Result:
-        self._forget_models(folder)
-        data, settings = self.prepared(spec.model, spec.taught), self.fit_settings(spec)
+        data = self.prepared(spec.model, spec.taught)
         model = BiEncoder.from_pretrained(self.path(spec.model), seed=spec.seed)
+        settings = self.fit_settings(spec, model.similarity)
         validator = self._validator(spec.model)
         targets = TargetLog(folder / TARGETS, model.similarity) if spec.target == "distributed" else None
         resumed = (folder / "checkpoint").exists()  # then the energy before is not known
@@ -369,8 +372,8 @@ class Study:
                     before[name] = before.get(name) or header[name]
                 before.setdefault("texts", header["texts"])  # an older study does not know
                 different = [name for name in header if name not in ("models", "plan") and header[name] != before[name]]
-                plan = header["plan"]
-                different += [f"plan ({name})" for name in plan if plan[name] != before["plan"].get(name, plan[name])]
+                plan, plan_before = header["plan"], OLDER_PLAN | before["plan"]
+                different += [f"plan ({name})" for name in plan if plan[name] != plan_before.get(name, plan[name])]
                 different += [f"model {m}" for m, f in header["models"].items() if before["models"].get(m, f) != f]
                 if different:
                     raise InputError(f"was made with another {' and another '.join(different)}", file=path, do=AGAIN)
