@@ -24,16 +24,20 @@ STUDIES = [ROOT / "results" / "paper" / name for name in ("medquad", "squadmix")
 
 def variants() -> str:
     """Table 3: a column for each backbone of each study that has one, and what the studies say of it."""
-    header, columns, notes = ["test nDCG@10"], [], []
+    header, notes = ["test nDCG@10"], []
+    columns: list[dict[str, list[Cell]]] = []
     for study in having("variants"):
         section = Section.load(study / "variants")
         table = section.tables[0]
         notes += [f"On {study.name}, {line}" for line in section.summary]
         for of_paper, beside in zip(table.blocks[::2], table.blocks[1::2], strict=True):
             header += [f"{study.name}, {of_paper.label}", "time"]
-            columns.append([_cells(row) for row in (*of_paper.rows, *beside.rows)])
-            targets = [row[:1] for row in (*of_paper.rows, *beside.rows)]
-    rows = [list(chain(*cells)) for cells in zip(targets, *columns, strict=True)]
+            columns.append({row[0].text: _cells(row) for row in (*of_paper.rows, *beside.rows)})
+    not_trained = [Cell("–"), Cell("")]
+    rows = [
+        [Cell(name), *chain.from_iterable(column.get(name, not_trained) for column in columns)]
+        for name in dict.fromkeys(chain.from_iterable(columns))
+    ]
     return Table("", header, [Block("", rows)], [*notes, *table.notes[:2]]).markdown()
 
 

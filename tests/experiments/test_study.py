@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +18,12 @@ from remargin.data.triplets import Triplets
 from remargin.evaluation.measures import evaluate
 from remargin.experiments import study as module
 from remargin.experiments.baselines import TEACHERS
+from remargin.experiments.claim import OPEN
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.plan import Plan
 from remargin.experiments.reproduce import EXPERIMENTS, reproduce
 from remargin.experiments.results import MEASURE, RECALL, TEST
-from remargin.experiments.rows import CONTRASTIVE, DISTRIBUTED, STATIC, choose, sweep
+from remargin.experiments.rows import ADAPTIVE, CONTRASTIVE, DISTRIBUTED, EXPLICIT_MEAN, STATIC, choose, sweep
 from remargin.experiments.study import FORMAT, Study
 from remargin.files import read_header, write_header
 from remargin.report.sections import Section
@@ -29,6 +31,18 @@ from remargin.retrieval import exact
 from remargin.retrieval.search import search
 
 from .conftest import PLAN, Open, silent
+
+
+def write_beir(folder: Path, text: str = "this one", test_queries: str = "qr") -> Path:
+    """A document, and queries of one letter."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    (folder / "corpus.jsonl").write_text(json.dumps({"_id": "d", "text": text}) + "\n")
+    queries = [json.dumps({"_id": id, "text": "which one?"}) for id in "qr"]
+    (folder / "queries.jsonl").write_text("\n".join(queries))
+    for split, ids in {"train": "q", "dev": "q", "test": test_queries}.items():
+        judged = "".join(f"{id}\td\t1\n" for id in ids)
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    return folder
 
 
 def without_texts(section: Section) -> Section:
@@ -163,20 +177,36 @@ def test_a_study_from_before_there_was_a_sweep_of_scales_is_not_taken_for_one_wi
     assert open_study(out, plan=replace(PLAN, teacher_scales=(1.0,))).plan.teacher_scales == (1.0,)
 
 
-def test_sections_made_again_have_the_backbones_that_they_had(study_folder: Path, tmp_path: Path) -> None:
-    """A second backbone that only table 3 was made for does not make the other tables impossible."""
-    out = tmp_path / "study"
+def test_a_backbone_that_was_not_trained_is_left_out(study_folder: Path, tmp_path: Path) -> None:
+    """A second one that only table 3 was made for does not make the other tables impossible."""
+    out, said = tmp_path / "study", list[str]()
     shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
     header = read_header(out / "study.json", FORMAT, "")
     write_header(out / "study.json", {**header, "models": {**header["models"], "other": "0" * 32}})
+    for name in ("baselines", "static-margins", "variants"):
+        said.clear()
+        made = EXPERIMENTS[name](Study(out, say=said.append)).section
+        assert made == without_texts(Section.load(study_folder / name))
+        assert len(said) == 1
+        assert re.fullmatch(r"other is left out: .*other-\S+ is not there", said[0])
+
+
+def test_table_3_of_an_unfinished_study_lacks_our_rows_but_never_the_papers(study_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
+    whole, *_ = Section.load(study_folder / "variants").tables
     study = Study(out, say=silent)
-    assert study.models_of("baselines") == ["tiny"]
-    made = EXPERIMENTS["baselines"](study)
-    assert made.section == Section.load(study_folder / "baselines")
-    shutil.rmtree(out / "baselines")
-    assert study.models_of("baselines") == ["tiny", "other"]
-    with pytest.raises(InputError, match=r"the run other-.* is not there"):
-        EXPERIMENTS["baselines"](study)
+    shutil.rmtree(study.run(choose(study, "tiny", EXPLICIT_MEAN).spec).folder)
+    reproduce(study, ["variants"])
+    table, *_ = Section.load(out / "variants").tables
+    rows = [[row[0].text for block in of.blocks for row in block.rows] for of in (whole, table)]
+    assert set(rows[0]) - set(rows[1]) == {"explicit mean"}
+    assert table.notes == [*whole.notes, "Not trained for tiny: explicit mean."]
+    verdicts = json.loads((out / "claims" / "numbers.json").read_text())
+    assert verdicts["the explicit mean does not work"]["verdict"] == OPEN
+    shutil.rmtree(study.run(choose(study, "tiny", ADAPTIVE).spec).folder)
+    with pytest.raises(InputError, match="no backbone has all runs of this table; run `remargin reproduce` with"):
+        reproduce(study, ["variants"])
 
 
 def test_triplets_are_counted_as_they_were_seen(study_folder: Path) -> None:
@@ -266,6 +296,15 @@ def test_the_collection_must_have_all_splits(open_study: Open, tmp_path: Path) -
         open_study(tmp_path / "out", data=f"pairs:{tmp_path}/pairs.csv")
 
 
+def test_a_single_test_query_is_refused_before_anything_is_trained(open_study: Open, tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "one", test_queries="q")
+    with pytest.raises(InputError, match=r"one: only one query is judged in split 'test'; choose another collection"):
+        open_study(tmp_path / "out", data=str(folder))
+    with pytest.raises(InputError, match="only one query is judged"):
+        open_study(tmp_path / "out", also_test=[str(folder)])
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_run_that_is_trained_again_and_killed_counts_as_not_done(
     study_folder: Path, open_study: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,12 +356,8 @@ def test_other_texts_under_the_same_ids_are_another_collection(tiny_model: Any, 
     def study() -> Study:
         return Study(tmp_path / "study", str(tmp_path / "beir"), {"tiny": str(tiny_model())}, PLAN, say=silent)
 
-    (tmp_path / "beir" / "qrels").mkdir(parents=True)
-    (tmp_path / "beir" / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "which one?"}) + "\n")
-    for split in ("train", "dev", "test"):
-        (tmp_path / "beir" / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
     for text, known in (("this one", True), ("this one", True), ("another", False)):
-        (tmp_path / "beir" / "corpus.jsonl").write_text(json.dumps({"_id": "d", "text": text}) + "\n")
+        write_beir(tmp_path / "beir", text)
         if known:
             study()
     with pytest.raises(InputError, match="was made with another texts"):

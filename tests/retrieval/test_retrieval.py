@@ -140,6 +140,18 @@ def test_a_run_of_another_collection_is_refused(tiny_model: Any) -> None:
         rerank(model, Run.of({"q1": {"x": 1.0}}), DOCUMENTS, QUERIES)
 
 
+def test_the_index_of_another_collection_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    BM25(DOCUMENTS).save(folder)
+    more = Collection("more", "test", {"d1": DOCUMENTS["d1"], "x": "new"}, QUERIES, {})
+    assert search(more, folder).rankings == BM25(DOCUMENTS).search(QUERIES).rankings  # an index may lag behind
+    other = Collection("other", "test", {f"o{id}": text for id, text in DOCUMENTS.items()}, QUERIES, {})
+    with pytest.raises(InputError, match=r"index: id 'd\d+': is not a document of other, nor is any other that"):
+        search(other, folder)
+    no_words = Collection("other", "test", other.documents, {"q": "the"}, {})
+    assert search(no_words, folder).rankings == {"q": {}}
+
+
 def test_an_index_and_its_model_go_together(tiny_model: Any) -> None:
     collection = Collection("c", "test", DOCUMENTS, QUERIES, {"q1": {"d1": 1}})
     with pytest.raises(InputError, match="index 'exact' needs a model"):

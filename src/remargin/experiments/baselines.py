@@ -50,8 +50,7 @@ BLOCKS: dict[str, tuple[Row, ...]] = {
 def baselines(study: Study) -> Outcome:
     """The first seed of each row, for each backbone, against the best run with a teacher; and the published rows."""
     tables, numbers = [], {}
-    for model in study.models_of("baselines"):
-        found = {row.name: _first_seed(study, model, row) for rows in BLOCKS.values() for row in rows}
+    for model, found in study.of_models(lambda model: _rows(study, model)).items():
         for test, collection in study.tests.items():
             scores = {name: row.result.test(test) for name, row in found.items()}
             scores["BM25"] = study.bm25(test).test(test)
@@ -67,6 +66,10 @@ def baselines(study: Study) -> Outcome:
     summary = [_said(model, of_model) for model, of_model in numbers.items()]
     settings = {"teacher": teacher_report(study), "bound": BOUND}
     return Outcome(Section("baselines", "Baselines", summary, tables, [], settings, []), numbers)
+
+
+def _rows(study: Study, model: str) -> dict[str, Measured]:
+    return {row.name: _first_seed(study, model, row) for rows in BLOCKS.values() for row in rows}
 
 
 def _blocks(

@@ -220,7 +220,11 @@ def targets_order_negatives_as_relevance_does(numbers: Numbers) -> Found:
 
 
 def _variants(numbers: Numbers, measure: str, *rows: str) -> dict[str, dict[str, float]]:
-    return {model: {row: of_model[row][measure] for row in rows} for model, of_model in numbers["variants"].items()}
+    """A measure of some rows, for the backbones that have them all; an unfinished study may lack ours."""
+    found = {model: of_model for model, of_model in numbers["variants"].items() if of_model.keys() >= set(rows)}
+    if not found:
+        raise NotChecked(f"no backbone has {', '.join(rows)}")
+    return {model: {row: of_model[row][measure] for row in rows} for model, of_model in found.items()}
 
 
 def _shown(found: Mapping[str, float]) -> str:

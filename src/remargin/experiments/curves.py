@@ -28,13 +28,9 @@ def distributed_margins(study: Study) -> Outcome:
 
 def _over_training(study: Study, name: str, title: str, rows: tuple[Row, ...]) -> Outcome:
     sizes = sorted({study.plan.other_batch_size, study.plan.batch_size})
-    curves: Curves = {}
-    models = study.models_of(name)
-    for model in models:
-        for row in rows:
-            spec = replace(choose(study, model, row).spec, early_stopping=False)
-            for size in sizes:
-                curves[model, row.name, size] = study.run(replace(spec, batch_size=size))
+    found = study.of_models(lambda model: _runs(study, model, rows, sizes))
+    models = list(found)
+    curves = {(model, *which): result for model, runs in found.items() for which, result in runs.items()}
     # One row: a column for each batch size, as the paper has it; several rows: a column for each.
     columns = [(row.name, sizes) for row in rows] if len(rows) > 1 else [(rows[0].name, [size]) for size in sizes]
     figure = LineFigure(
@@ -46,18 +42,18 @@ def _over_training(study: Study, name: str, title: str, rows: tuple[Row, ...]) -
     cells: list[list[Cell]] = []
     numbers: dict[str, Any] = {}
     for (model, target, size), result in curves.items():
-        found = _numbers(result, size)
-        numbers.setdefault(model, {}).setdefault(target, {})[str(size)] = found
+        maxima = _numbers(result, size)
+        numbers.setdefault(model, {}).setdefault(target, {})[str(size)] = maxima
         cells.append(
             [
                 Cell(model),
                 Cell(target),
                 Cell(str(size)),
-                number(found[MEASURE]["highest"]),
-                number(found[MEASURE]["at"], 2),
-                number(found[MEASURE]["last"]),
-                number(found[HITS]["highest"]),
-                number(found[HITS]["at"], 2),
+                number(maxima[MEASURE]["highest"]),
+                number(maxima[MEASURE]["at"], 2),
+                number(maxima[MEASURE]["last"]),
+                number(maxima[HITS]["highest"]),
+                number(maxima[HITS]["at"], 2),
             ]
         )
     header = ["model", "target", "batch", MEASURE, "reached after", "at the end", HITS, "reached after "]
@@ -66,6 +62,11 @@ def _over_training(study: Study, name: str, title: str, rows: tuple[Row, ...]) -
     summary = [_said(numbers)]
     settings = {"batch sizes": sizes, "triplets": study.plan.triplets, "validated every": study.plan.validate_every}
     return Outcome(Section(name, title, summary, [table], [figure], settings, []), numbers)
+
+
+def _runs(study: Study, model: str, rows: tuple[Row, ...], sizes: list[int]) -> dict[tuple[str, int], Result]:
+    specs = {row.name: replace(choose(study, model, row).spec, early_stopping=False) for row in rows}
+    return {(name, size): study.run(replace(spec, batch_size=size)) for name, spec in specs.items() for size in sizes}
 
 
 def _panel(curves: Curves, models: list[str], row: str, sizes: list[int], measure: str) -> Panel:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 from remargin.encoder import BiEncoder
 from remargin.experiments.outcome import Outcome
@@ -21,9 +20,7 @@ LONGEST = 240  # characters of a text that are shown
 def instance(study: Study) -> Outcome:
     """The first query of the first batch, for each backbone."""
     tables, numbers = [], {}
-    for model in study.models_of("instance"):
-        spec = choose(study, model, DISTRIBUTED).spec
-        found = _saved(study, model, spec.key, study.run(spec).folder / "instance.json")
+    for model, found in study.of_models(lambda model: _instance(study, model)).items():
         tables.append(instance_table(found, f"{model}: query {found.query.id}"))
         numbers[model] = {
             p.role: {"relevance": p.relevance, "target": p.target, "loss": p.loss} for p in found.passages
@@ -58,15 +55,16 @@ def _short(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 4]} ..."
 
 
-def _saved(study: Study, model: str, key: str, path: Any) -> Instance:
+def _instance(study: Study, model: str) -> Instance:
     """From the run's folder, or made now, while its model is there."""
+    spec = choose(study, model, DISTRIBUTED).spec
+    path = study.run(spec).folder / "instance.json"
     if not path.exists():
-        spec = choose(study, model, DISTRIBUTED).spec
         encoder = BiEncoder.from_pretrained(study.model(spec))
         found = inspect(encoder, study.prepared(model), batch_size=spec.batch_size, seed=spec.seed)
         short = {**asdict(found), "negatives": [asdict(p) for p in found.negatives]}
         write_header(path, {"format": FORMAT, **short})
-    header = read_header(path, FORMAT, f"delete {key} and go on")
+    header = read_header(path, FORMAT, f"delete {spec.key} and go on")
     query, positive = (Passage(**header[name]) for name in ("query", "positive"))
     negatives = tuple(Passage(**values) for values in header["negatives"])
     return Instance(query, positive, negatives, header["mean_target"], header["mean_loss"])

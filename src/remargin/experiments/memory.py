@@ -33,8 +33,7 @@ def memory(study: Study) -> Outcome:
     rows: list[list[Cell]] = []
     reasons: list[str] = []
     numbers: dict[str, Any] = {}
-    for model in study.models_of("memory"):
-        found = _measured(study, model)
+    for model, found in study.of_models(lambda model: _measured(study, model)).items():
         reasons += [f"{model}, {reason}" for reason in found["reasons"].values() if reason]
         numbers[model] = {way: size for way, size in found["bytes"].items() if size is not None}
         full = found["bytes"]["32"]
@@ -54,8 +53,10 @@ def _measured(study: Study, model: str) -> dict[str, Any]:
     path = study.out / "runs" / f"memory-{file_name(model)}" / "memory.json"
     if path.exists():
         before = read_header(path, FORMAT, f"delete {path.parent} and go on")
-        if study.data is None or not any(before["reasons"].values()):  # else what was missing may be there now
+        complete = before["hardware"] and not any(before["reasons"].values())
+        if study.data is None or complete:  # else what was missing may be there now
             return before
+    study.may_work(f"the memory of {model}")
     found: dict[str, Any] = {"hardware": None, "bytes": dict.fromkeys(WAYS), "reasons": dict.fromkeys(WAYS)}
     if torch.cuda.is_available():
         found["hardware"] = hardware()
@@ -64,7 +65,7 @@ def _measured(study: Study, model: str) -> dict[str, Any]:
                 found["bytes"][way] = _peak(study, model, chosen)
             except InputError as error:
                 found["reasons"][way] = f"{way}: {error}"
-        write_header(path, {"format": FORMAT, **found})
+    write_header(path, {"format": FORMAT, **found})
     return found
 
 

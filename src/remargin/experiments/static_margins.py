@@ -17,21 +17,21 @@ KINDS = {WITHOUT: STATIC, WITH: STATIC_IN_BATCH}
 
 def static_margins(study: Study) -> Outcome:
     """A sweep for each backbone, all on the same triplets."""
-    models = study.models_of("static-margins")
-    sweeps = {(model, kind): sweep(study, model, row) for model in models for kind, row in KINDS.items()}
+    found = study.of_models(lambda model: {kind: sweep(study, model, row) for kind, row in KINDS.items()})
+    sweeps = {(model, kind): swept for model, kinds in found.items() for kind, swept in kinds.items()}
     figure = LineFigure(
         "static-margins",
         "Effectiveness over the static margin",
         f"{study.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.",
-        [[_panel(sweeps, models, kind, measure) for kind in KINDS] for measure in (MEASURE, HITS)],
+        [[_panel(sweeps, list(found), kind, measure) for kind in KINDS] for measure in (MEASURE, HITS)],
     )
     rows: list[list[Cell]] = []
     numbers: dict[str, Any] = {}
-    for (model, kind), found in sweeps.items():
-        best = {measure: found.best(measure) for measure in (MEASURE, HITS)}
-        at = dict(found.values(MEASURE))
+    for (model, kind), swept in sweeps.items():
+        best = {measure: swept.best(measure) for measure in (MEASURE, HITS)}
+        at = dict(swept.values(MEASURE))
         untuned = at.get(UNTUNED_MARGIN)
-        numbers.setdefault(model, {})[kind] = _numbers(found, best)
+        numbers.setdefault(model, {})[kind] = _numbers(swept, best)
         rows.append(
             [
                 Cell(model),
@@ -41,7 +41,7 @@ def static_margins(study: Study) -> Outcome:
                 number(untuned),
                 number(None if untuned is None else max(at.values()) - untuned),
                 number(best[HITS], 2),
-                number(found.seconds, 0),
+                number(swept.seconds, 0),
             ]
         )
     table = Table(

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from remargin.data.collection import Collection
 from remargin.data.prepare import TextSettings, prepare
@@ -28,10 +28,16 @@ from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
-from remargin.experiments.columns import file_name, find_column, judgments_hash, stems, texts_hash
+from remargin.experiments.columns import (
+    file_name,
+    find_column,
+    judgments_hash,
+    require_several_queries,
+    stems,
+    texts_hash,
+)
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.hardware import Energy, peak_memory
-from remargin.experiments.outcome import read_numbers
 from remargin.experiments.plan import Plan
 from remargin.experiments.results import FILE, HITS, LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result
 from remargin.experiments.specs import RunSpec
@@ -46,11 +52,17 @@ from remargin.training.topics import mean_batch
 from remargin.training.validation import Validator
 
 FORMAT = "remargin-study-1"
+TRAIN = "run `remargin reproduce` with --data again"
 AGAIN = "choose another place, or delete it"
 OLDER_PLAN: dict[str, Any] = {"teacher_scales": [1.0]}  # what studies had before they could be told
 KEPT_MODELS = 24
 TARGETS = "targets.csv"
 SMALL = 100_000  # documents of a collection that stays in memory
+T = TypeVar("T")
+
+
+class NotTrained(InputError):
+    """A run that a table needs is not there, and nothing can be trained."""
 
 
 class Study:
@@ -104,10 +116,25 @@ class Study:
         """The names of the backbones."""
         return list(self.header["models"])
 
-    def models_of(self, experiment: str) -> list[str]:
-        """The backbones of an experiment: all; where nothing can be trained, those that it was made for before."""
-        before = read_numbers(self.out).get(experiment) if self.data is None else None
-        return [model for model in self.models if before is None or model in before]
+    def of_models(self, make: Callable[[str], T]) -> dict[str, T]:
+        """What an experiment has of each backbone; see `where_trained`. One at least has to be there."""
+        found = self.where_trained(self.models, make)
+        if not found:
+            raise NotTrained("no backbone has all runs of this table", file=self.out, do=TRAIN)
+        return found
+
+    def where_trained(self, names: Iterable[str], make: Callable[[str], T]) -> dict[str, T]:
+        """What is made for each name. Where nothing can be trained, those that lack a run are left out.
+
+        So a study that is not finished shows what it has, and a second backbone can be in some tables alone.
+        """
+        found = {}
+        for name in names:
+            try:
+                found[name] = make(name)
+            except NotTrained as lacking:
+                self.say(f"{name} is left out: {lacking.problem}")
+        return found
 
     @property
     def tests(self) -> dict[str, str]:
@@ -124,7 +151,7 @@ class Study:
         lacking = [what for what in wanted if result is None or what not in result.scores]
         if result is not None and not lacking:
             return result
-        self._may_work(f"the run {spec.key}")
+        self.may_work(f"the run {spec.key}")
         fitted = self.work / "fits" / spec.key
         if result is None or not (fitted / "best").exists():
             lacking += [] if result is None else list(result.scores)  # these are of a model that is no more
@@ -155,7 +182,7 @@ class Study:
         result = Result.load(folder, None) or Result(None, folder)
         lacking = [what for what in wanted if what not in result.scores]
         for what in lacking:
-            self._may_work(key)
+            self.may_work(key)
             self._measure(result, what, None if model is None else Path(self.path(model)), model or "")
         if lacking:
             result.save()
@@ -169,7 +196,7 @@ class Study:
         """The folder of a run's best model; if that is no more, of the same training again, which is not measured."""
         kept, again = (self.work / folder / spec.key / "best" for folder in ("fits", "again"))
         if not kept.exists() and not again.exists():
-            self._may_work(f"the model of {spec.key}")
+            self.may_work(f"the model of {spec.key}")
             unfinished = self.work / "again" / f"{spec.key}.unfinished"
             self._train(spec, unfinished)
             shutil.rmtree(unfinished / "checkpoint", ignore_errors=True)
@@ -334,9 +361,10 @@ class Study:
         for folder in old[: max(0, len(old) - KEPT_MODELS + 1)]:
             shutil.rmtree(folder)
 
-    def _may_work(self, what: str) -> None:
+    def may_work(self, what: str) -> None:
+        """See that something can be trained, or measured."""
         if self.data is None:
-            raise InputError(f"{what} is not there", file=self.out, do="run `remargin reproduce` with --data again")
+            raise NotTrained(f"{what} is not there", file=self.out, do=TRAIN)
 
     def _claim(self, data: str) -> dict[str, Any]:
         """Make the folder this study's own, or see that it is."""
@@ -351,10 +379,13 @@ class Study:
         if twice := [name for name in names if names.count(name) > 1]:
             do = "give each collection its own name: --zero-shot NAME=DATA"
             raise InputError(f"two collections are called {twice[0]!r}", do=do)
+        judgments = {split: judgments_hash(data, split) for split in ("train", "dev", "test")}
+        for test in [(data, "test"), *((further.parts[0], further.split) for further in self._tests.values())]:
+            require_several_queries(*test)
         header = {
             "format": FORMAT,
             "data": column.name,
-            "judgments": {split: judgments_hash(data, split) for split in ("train", "dev", "test")},
+            "judgments": judgments,
             "texts": texts_hash(data),
             "models": {name: BiEncoder.from_pretrained(path).fingerprint() for name, path in self.paths.items()},
             "zero_shot": [column.name for column in self.columns],

@@ -20,9 +20,7 @@ WINDOW = 32  # batches of the rolling mean
 def target_evolution(study: Study) -> Outcome:
     """Mean, smallest and largest similarity of positives and negatives in the first and last batches."""
     panels, rows, numbers = [], [], {}
-    for model in study.models_of("target-evolution"):
-        result = study.run(replace(choose(study, model, DISTRIBUTED).spec, early_stopping=False))
-        targets = read_targets(result.folder / "targets.csv.gz")
+    for model, targets in study.of_models(lambda model: _targets(study, model)).items():
         panels.append(_panel(model, targets))
         numbers[model] = found = _numbers(targets)
         rows.append([Cell(model), *(number(found[name]) for name in COLUMNS)])
@@ -39,6 +37,11 @@ def target_evolution(study: Study) -> Outcome:
     ]
     settings = {"window": WINDOW, "batches shown": SHOWN, "batch size": study.plan.batch_size}
     return Outcome(Section("target-evolution", "Target evolution", summary, [table], [figure], settings, []), numbers)
+
+
+def _targets(study: Study, model: str) -> list[BatchTargets]:
+    result = study.run(replace(choose(study, model, DISTRIBUTED).spec, early_stopping=False))
+    return read_targets(result.folder / "targets.csv.gz")
 
 
 COLUMNS = {

@@ -11,7 +11,7 @@ from remargin.evaluation.comparison import ComparedRun, Scores, compare_scores
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.published import published_variants, variants_source
 from remargin.experiments.results import MEASURE, RECALL, TEST, Result
-from remargin.experiments.rows import BESIDE, PAPER, Chosen, choose, mean_and_spread, over_seeds
+from remargin.experiments.rows import BESIDE, PAPER, Chosen, Row, choose, mean_and_spread, over_seeds
 from remargin.experiments.study import Study
 from remargin.report.comparison import DAGGER
 from remargin.report.figures import Figure, Scatter
@@ -23,6 +23,10 @@ BOUND = 0.05  # the paper's: differences below it do not matter
 PAPER_NAMES = {row.name for row in PAPER}
 SWEPT = "*"
 BETTER = "‡"
+MENTIONED = {
+    "contrastive": "the contrastive loss that the paper leaves out",
+    "no training": "the model without training",
+}
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,7 @@ class Measured:
 
 def variants(study: Study) -> Outcome:
     """A table for each test collection; claims and figures are about the first, the study's own."""
-    models = study.models_of("variants")
-    rows = {model: {row.name: _measured(study, model, row) for row in (*PAPER, *BESIDE)} for model in models}
+    rows = study.of_models(lambda model: _rows(study, model))
     tables, compared = [], {}
     for test in study.tests:
         compared[test] = {
@@ -75,7 +78,15 @@ def variants(study: Study) -> Outcome:
     return Outcome(Section("variants", "Variants", _summary(numbers), tables, figures, _settings(study), []), numbers)
 
 
-def _measured(study: Study, model: str, row: Any) -> Measured:
+def _rows(study: Study, model: str) -> dict[str, Measured]:
+    """The paper's rows have to be there; of ours, what there is."""
+    study.untrained(model, *study.tests)  # the table has that too
+    beside = {row.name: row for row in BESIDE}
+    rows = {row.name: _measured(study, model, row) for row in PAPER}
+    return rows | study.where_trained(beside, lambda name: _measured(study, model, beside[name]))
+
+
+def _measured(study: Study, model: str, row: Row) -> Measured:
     chosen = choose(study, model, row)
     return Measured(chosen, chosen.results(study))
 
@@ -87,12 +98,12 @@ def _table(study: Study, rows: dict[str, dict[str, Measured]], compared: dict[st
         cells = {name: _row(compared[model], name, row, test) for name, row in of_model.items()}
         blocks.append(Block(model, [cells[row.name] for row in PAPER]))
         as_they_are = {"no training": study.untrained(model, test), "BM25": study.bm25(test)}
-        others = [cells[row.name] for row in BESIDE]
+        others = [cells[row.name] for row in BESIDE if row.name in cells]
         others += [_untrained(name, _means(result, test)) for name, result in as_they_are.items()]
         blocks.append(Block(f"{model}, beside the paper", others))
     header = ["target", "chosen", MEASURE, "±", RECALL, "± ", "time", "triplets"]
     title = "Target variants" if len(study.tests) == 1 else f"Target variants on {study.tests[test]}"
-    return Table(title, header, blocks, _notes(study, test))
+    return Table(title, header, blocks, _notes(study, test) + _left_out(rows))
 
 
 def _numbers_of(study: Study, model: str, rows: dict[str, Measured], compared: Compared) -> dict[str, Any]:
@@ -218,10 +229,10 @@ def _summary(numbers: dict[str, Any]) -> list[str]:
         level = rows[best][MEASURE] == distributed[MEASURE]
         verdict = "is the best" if level else f"is behind {best} ({rows[best][MEASURE]:.3f})"
         equal = ", and statistically equivalent to it" if distributed[f"{MEASURE} equivalent"] else ""
+        beside = [f"{text} {rows[name][MEASURE]:.3f}" for name, text in MENTIONED.items() if name in rows]
         lines.append(
             f"{model}: of the paper's targets, distributed ({distributed[MEASURE]:.3f} {MEASURE}) {verdict}{equal}. "
-            f"The contrastive loss that the paper leaves out reaches {rows['contrastive'][MEASURE]:.3f}, the model "
-            f"without training {rows['no training'][MEASURE]:.3f}."
+            f"Beside them: {', '.join(beside)}."
         )
     return lines
 
@@ -238,6 +249,12 @@ def _notes(study: Study, test: str) -> list[str]:
         "training never came above the model before it on dev, so that is what was measured.",
         f"Test: exact full ranking of {study.tests[test]}. Margin, temperature, learning rate and when to stop: dev.",
     ]
+
+
+def _left_out(rows: dict[str, dict[str, Measured]]) -> list[str]:
+    """A line for each backbone that lacks some of our rows."""
+    lacking = {model: [row.name for row in BESIDE if row.name not in of_model] for model, of_model in rows.items()}
+    return [f"Not trained for {model}: {'; '.join(names)}." for model, names in lacking.items() if names]
 
 
 def _settings(study: Study) -> dict[str, Any]:

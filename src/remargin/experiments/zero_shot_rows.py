@@ -43,13 +43,7 @@ def zero_shot_rows(study: Study) -> Outcome:
     """A table for each backbone, beside the published rows that have any of the collections."""
     tables, numbers = [], {}
     in_domain = Column(study.name, (study.name,))
-    for model in study.models_of("zero-shot"):
-        found = {"BM25": _cells(study, study.bm25(TEST, ZERO_SHOT), TEST, ZERO_SHOT)}
-        found["no training"] = _cells(study, study.untrained(model, TEST, ZERO_SHOT), TEST, ZERO_SHOT)
-        for name, (row, test, zero_shot) in ROWS.items():
-            spec = choose(study, model, row).spec
-            whole = replace(spec, early_stopping=spec.early_stopping and test != LAST)
-            found[name] = _cells(study, study.run(whole, test, zero_shot), test, zero_shot)
+    for model, found in study.of_models(lambda model: _rows(study, model)).items():
         table = zero_shot_table(found, study.columns, in_domain, MEASURE, published_zero_shot())
         table.title = f"{model}, trained on {study.name}"
         tables.append(table)
@@ -58,6 +52,16 @@ def zero_shot_rows(study: Study) -> Outcome:
     notes = ["Without early stopping means the last model, with it the best one on dev; all others are the best."]
     settings = {"collections": [column.name for column in study.columns], "measure": MEASURE}
     return Outcome(Section("zero-shot", "Zero-shot", summary, tables, [], settings, notes), numbers)
+
+
+def _rows(study: Study, model: str) -> dict[str, dict[str, list[Measured]]]:
+    found = {"BM25": _cells(study, study.bm25(TEST, ZERO_SHOT), TEST, ZERO_SHOT)}
+    found["no training"] = _cells(study, study.untrained(model, TEST, ZERO_SHOT), TEST, ZERO_SHOT)
+    for name, (row, test, zero_shot) in ROWS.items():
+        spec = choose(study, model, row).spec
+        whole = replace(spec, early_stopping=spec.early_stopping and test != LAST)
+        found[name] = _cells(study, study.run(whole, test, zero_shot), test, zero_shot)
+    return found
 
 
 def _cells(study: Study, result: Result, test: str, zero_shot: str) -> dict[str, list[Measured]]:

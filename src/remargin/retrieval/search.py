@@ -45,12 +45,24 @@ def search(
         >>> list(run.rankings) == list(collection.queries)
         True
     """
+    opened = _open(collection, index, model) if isinstance(index, str | Path) else index
+    if collection.self_matches:
+        run = opened.search(collection.queries, k + 1).without((id, id) for id in collection.self_matches)
+        run = Run.of(run.rankings, depth=k)
+    else:
+        run = opened.search(collection.queries, k)
     if isinstance(index, str | Path):
-        index = _open(collection, index, model)
-    if not collection.self_matches:
-        return index.search(collection.queries, k)
-    run = index.search(collection.queries, k + 1).without((id, id) for id in collection.self_matches)
-    return Run.of(run.rankings, depth=k)
+        _require_known(run, collection, index)
+    return run
+
+
+def _require_known(run: Run, collection: Collection, index: str | Path) -> None:
+    """A folder may be the index of another collection."""
+    found = (id for ranking in run.rankings.values() for id in ranking)
+    first = next(found, None)
+    if first is not None and not any(id in collection.documents for id in (first, *found)):
+        problem = f"is not a document of {collection.name}, nor is any other that the index finds"
+        raise InputError(problem, file=index, id=first, do="search the index of this collection")
 
 
 def _open(collection: Collection, index: str | Path, model: BiEncoder | None) -> Index:
