@@ -22,7 +22,7 @@ from remargin.experiments.claim import OPEN
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.plan import Plan
 from remargin.experiments.reproduce import EXPERIMENTS, reproduce
-from remargin.experiments.results import MEASURE, RECALL, TEST
+from remargin.experiments.results import LAST, MEASURE, RECALL, TEST
 from remargin.experiments.rows import ADAPTIVE, CONTRASTIVE, DISTRIBUTED, EXPLICIT_MEAN, STATIC, choose, sweep
 from remargin.experiments.study import FORMAT, Study
 from remargin.files import read_header, write_header
@@ -188,7 +188,7 @@ def test_a_backbone_that_was_not_trained_is_left_out(study_folder: Path, tmp_pat
         made = EXPERIMENTS[name](Study(out, say=said.append)).section
         assert made == without_texts(Section.load(study_folder / name))
         assert len(said) == 1
-        assert re.fullmatch(r"other is left out: .*other-\S+ is not there", said[0])
+        assert re.fullmatch(r"other is left out: .*other-\S+ is not there; run `remargin reproduce` .*", said[0])
 
 
 def test_table_3_of_an_unfinished_study_lacks_our_rows_but_never_the_papers(study_folder: Path, tmp_path: Path) -> None:
@@ -331,11 +331,18 @@ def test_a_plan_without_patience_has_none_whatever_the_preset(open_study: Open, 
         assert study.fit_settings(replace(spec, early_stopping=False)).patience is None  # as figures and sweeps run
 
 
-def test_a_backbone_that_was_not_named_again(study_folder: Path, open_study: Open, tiny_model: Any) -> None:
-    study = open_study(study_folder)
+def test_a_backbone_that_was_not_named_again(study_folder: Path, open_study: Open, tmp_path: Path) -> None:
+    shutil.copytree(study_folder, tmp_path / "s", ignore=shutil.ignore_patterns("work"))
+    study = open_study(tmp_path / "s")
     study.paths.clear()
-    with pytest.raises(InputError, match="the backbone tiny is needed; name it again: --model tiny=PATH"):
-        study.run(DISTRIBUTED.spec(study, "tiny", 0.5))
+    spec = choose(study, "tiny", DISTRIBUTED).spec
+    before = study.run(spec)
+    for lacking in (replace(spec, rate=0.5), replace(spec, seed=1)):  # never trained, and to be measured otherwise
+        with pytest.raises(InputError, match="is not there; name its backbone: --model tiny=PATH"):
+            study.run(lacking, LAST)
+    assert study.run(spec) == before
+    assert study.run(replace(spec, seed=1)).steps == before.steps  # it is kept
+    assert EXPERIMENTS["variants"](study).section.tables == Section.load(study_folder / "variants").tables
 
 
 def test_tables_are_made_for_every_test_collection(study_folder: Path) -> None:

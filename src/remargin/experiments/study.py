@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 
 class NotTrained(InputError):
-    """A run that a table needs is not there, and nothing can be trained."""
+    """A run that a table needs is not there, and cannot be trained without the collection and its backbone."""
 
 
 class Study:
@@ -124,7 +124,7 @@ class Study:
         return found
 
     def where_trained(self, names: Iterable[str], make: Callable[[str], T]) -> dict[str, T]:
-        """What is made for each name. Where nothing can be trained, those that lack a run are left out.
+        """What is made for each name. Those that lack a run which cannot be trained now are left out.
 
         So a study that is not finished shows what it has, and a second backbone can be in some tables alone.
         """
@@ -133,7 +133,7 @@ class Study:
             try:
                 found[name] = make(name)
             except NotTrained as lacking:
-                self.say(f"{name} is left out: {lacking.problem}")
+                self.say(f"{name} is left out: {lacking.problem}; {lacking.do}")
         return found
 
     @property
@@ -151,7 +151,7 @@ class Study:
         lacking = [what for what in wanted if result is None or what not in result.scores]
         if result is not None and not lacking:
             return result
-        self.may_work(f"the run {spec.key}")
+        self.may_work(f"the run {spec.key}", spec.model)
         fitted = self.work / "fits" / spec.key
         if result is None or not (fitted / "best").exists():
             lacking += [] if result is None else list(result.scores)  # these are of a model that is no more
@@ -182,8 +182,8 @@ class Study:
         result = Result.load(folder, None) or Result(None, folder)
         lacking = [what for what in wanted if what not in result.scores]
         for what in lacking:
-            self.may_work(key)
-            self._measure(result, what, None if model is None else Path(self.path(model)), model or "")
+            self.may_work(key, model)
+            self._measure(result, what, None if model is None else Path(self.paths[model]), model or "")
         if lacking:
             result.save()
         return result
@@ -196,30 +196,23 @@ class Study:
         """The folder of a run's best model; if that is no more, of the same training again, which is not measured."""
         kept, again = (self.work / folder / spec.key / "best" for folder in ("fits", "again"))
         if not kept.exists() and not again.exists():
-            self.may_work(f"the model of {spec.key}")
+            self.may_work(f"the model of {spec.key}", spec.model)
             unfinished = self.work / "again" / f"{spec.key}.unfinished"
             self._train(spec, unfinished)
             shutil.rmtree(unfinished / "checkpoint", ignore_errors=True)
             unfinished.rename(again.parent)
         return kept if kept.exists() else again
 
-    def path(self, model: str) -> str:
-        """Where a backbone is; one that was used before may not have been named this time."""
-        if model not in self.paths:
-            do = f"name it again: --model {model}=PATH"
-            raise InputError(f"the backbone {model} is needed", file=self.out, do=do)
-        return self.paths[model]
-
     def prepared(self, model: str, taught: bool = False) -> Path:
         """The prepared collection for a backbone's tokenizer, with triplets."""
         folder = self.work / ("taught" if taught else "data") / file_name(model)
         if not folder.exists():
-            encoder = BiEncoder.from_pretrained(self.path(model))
+            encoder = BiEncoder.from_pretrained(self.paths[model])
             lengths = TextSettings(
                 encoder.query_length, encoder.document_length, encoder.query_prefix, encoder.document_prefix
             )
             self.say(f"preparing {self.name} for {model}")
-            prepare(self.data, self.path(model), folder, self.triplets(taught), lengths)
+            prepare(self.data, self.paths[model], folder, self.triplets(taught), lengths)
         return folder
 
     def triplets(self, taught: bool = False) -> Path:
@@ -268,7 +261,7 @@ class Study:
 
     def _train(self, spec: RunSpec, folder: Path) -> Result:
         data = self.prepared(spec.model, spec.taught)
-        model = BiEncoder.from_pretrained(self.path(spec.model), seed=spec.seed)
+        model = BiEncoder.from_pretrained(self.paths[spec.model], seed=spec.seed)
         settings = self.fit_settings(spec, model.similarity)
         validator = self._validator(spec.model)
         targets = TargetLog(folder / TARGETS, model.similarity) if spec.target == "distributed" else None
@@ -361,10 +354,12 @@ class Study:
         for folder in old[: max(0, len(old) - KEPT_MODELS + 1)]:
             shutil.rmtree(folder)
 
-    def may_work(self, what: str) -> None:
-        """See that something can be trained, or measured."""
+    def may_work(self, what: str, model: str | None = None) -> None:
+        """See that something can be trained or measured: with the collection, and a backbone if it needs one."""
         if self.data is None:
             raise NotTrained(f"{what} is not there", file=self.out, do=TRAIN)
+        if model is not None and model not in self.paths:
+            raise NotTrained(f"{what} is not there", file=self.out, do=f"name its backbone: --model {model}=PATH")
 
     def _claim(self, data: str) -> dict[str, Any]:
         """Make the folder this study's own, or see that it is."""
