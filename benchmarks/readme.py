@@ -19,6 +19,7 @@ from remargin.report.sections import FILE, Section
 from remargin.report.tables import Block, Cell, Table
 
 ROOT = Path(__file__).parent.parent
+NOT_TRAINED = "–"
 STUDIES = [ROOT / "results" / "paper" / name for name in ("medquad", "squadmix")]
 
 
@@ -33,12 +34,15 @@ def variants() -> str:
         for of_paper, beside in zip(table.blocks[::2], table.blocks[1::2], strict=True):
             header += [f"{study.name}, {of_paper.label}", "time"]
             columns.append({row[0].text: _cells(row) for row in (*of_paper.rows, *beside.rows)})
-    not_trained = [Cell("–"), Cell("")]
+    not_trained = [Cell(NOT_TRAINED), Cell("")]
     rows = [
         [Cell(name), *chain.from_iterable(column.get(name, not_trained) for column in columns)]
         for name in dict.fromkeys(chain.from_iterable(columns))
     ]
-    return Table("", header, [Block("", rows)], [*notes, *table.notes[:2]]).markdown()
+    notes += table.notes[:2]
+    if any(name not in column for column in columns for name in columns[0]):
+        notes.append(f"{NOT_TRAINED} not trained.")
+    return Table("", header, [Block("", rows)], notes).markdown()
 
 
 def zero_shot() -> str:

@@ -23,7 +23,7 @@ from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.plan import Plan
 from remargin.experiments.reproduce import EXPERIMENTS, reproduce
 from remargin.experiments.results import LAST, MEASURE, RECALL, TEST
-from remargin.experiments.rows import ADAPTIVE, CONTRASTIVE, DISTRIBUTED, EXPLICIT_MEAN, STATIC, choose, sweep
+from remargin.experiments.rows import ADAPTIVE, BESIDE, CONTRASTIVE, DISTRIBUTED, EXPLICIT_MEAN, STATIC, choose, sweep
 from remargin.experiments.study import FORMAT, Study
 from remargin.files import read_header, write_header
 from remargin.report.sections import Section
@@ -196,12 +196,15 @@ def test_table_3_of_an_unfinished_study_lacks_our_rows_but_never_the_papers(stud
     shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
     whole, *_ = Section.load(study_folder / "variants").tables
     study = Study(out, say=silent)
-    shutil.rmtree(study.run(choose(study, "tiny", EXPLICIT_MEAN).spec).folder)
-    reproduce(study, ["variants"])
-    table, *_ = Section.load(out / "variants").tables
-    rows = [[row[0].text for block in of.blocks for row in block.rows] for of in (whole, table)]
-    assert set(rows[0]) - set(rows[1]) == {"explicit mean"}
-    assert table.notes == [*whole.notes, "Not trained for tiny: explicit mean."]
+    for gone in ([EXPLICIT_MEAN], BESIDE[:-1]):
+        for row in gone:
+            shutil.rmtree(study.run(choose(study, "tiny", row).spec).folder)
+        reproduce(study, ["variants"])
+        table, *_ = Section.load(out / "variants").tables
+        rows = [[row[0].text for block in of.blocks for row in block.rows] for of in (whole, table)]
+        lacking = [name for name in rows[0] if name not in rows[1]]
+        assert lacking == [row.name for row in (gone if gone[0] is EXPLICIT_MEAN else BESIDE)]
+        assert table.notes == [*whole.notes, f"Not trained for tiny: {'; '.join(lacking)}."]
     verdicts = json.loads((out / "claims" / "numbers.json").read_text())
     assert verdicts["the explicit mean does not work"]["verdict"] == OPEN
     shutil.rmtree(study.run(choose(study, "tiny", ADAPTIVE).spec).folder)

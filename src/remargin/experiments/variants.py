@@ -126,7 +126,7 @@ def compare_in_groups(scores: dict[str, Scores], reference: str | None = None) -
         means = {name: fmean(scores[name][measure].values()) for name in groups[0]}
         best = reference or max(means, key=means.__getitem__)
         found[measure] = {}
-        for group in groups:
+        for group in filter(None, groups):
             of_measure = {name: {measure: scores[name][measure]} for name in dict.fromkeys([best, *group])}
             compared = compare_scores(of_measure, reference=best, bound=BOUND)
             found[measure] |= {row.run: row for row in compared.rows}
