@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from remargin.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from remargin.data.collection import Text
     from remargin.data.tables import Rejects
@@ -97,15 +99,7 @@ def index(
     _refuse_idle_options(context, index, vectors is not None, factory is not None, coding is not None)
     rejects = Rejects(skip=skip_bad)
     if index == "bm25":
-        from remargin.retrieval import bm25
-
-        if data is None:
-            raise InputError("a BM25 index is made of texts", do="give --data")
-        refuse_existing(out, overwrite, bm25.HEADER)
-        texts = {text.id: text.text for text in _texts(data, "documents", rejects)}
-        lexical = bm25.BM25(texts, k1, b, language)
-        lexical.save(out, data, overwrite)
-        print(f"wrote {out}: BM25 of {len(lexical):,} documents, {_size(out) / len(lexical):,.0f} bytes each")
+        _index_words(data, out, rejects, overwrite, k1, b, language)
         return
     from remargin.retrieval.backends import BackendSettings
     from remargin.retrieval.index import HEADER, build_index
@@ -118,29 +112,48 @@ def index(
     if (vectors is None) == (data is None) or (data is None) != (model is None):
         raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
     if vectors is not None:
-        made = Vectors.load(vectors)
+        source: AbstractContextManager[Vectors] = nullcontext(Vectors.load(vectors))
     else:
-        between = out.absolute().with_name(f"{out.name}.vectors")
-        if between.exists():
-            do = f"give --vectors {between} to go on with them, or remove them"
-            raise InputError("is there already, perhaps from a build that was stopped", file=between, do=do)
         encoder = _load(str(model), length, "documents")
-        made = _encode(str(data), encoder, between, rejects, False, "documents", precision, chunk, overlap)
-        _say_truncated(made, "documents")
-    start = time.perf_counter()
-    try:
+        source = _vectors_between(str(data), encoder, out, rejects, precision, chunk, overlap)
+    with source as made:
+        start = time.perf_counter()
         build_index(made, out, settings, overwrite)
-    except BaseException:
-        if vectors is None:
-            print(f"the vectors are in {between}: to go on with them, give --vectors", file=sys.stderr)
-        raise
-    seconds = time.perf_counter() - start
-    if vectors is None:
-        shutil.rmtree(between)
+        seconds = time.perf_counter() - start
     count, stored = len(made.ids), (out / "vectors.bin").stat().st_size
     extra = (_size(out) - stored) / count
     print(f"wrote {out}: {index} index of {count:,} documents, built in {seconds:,.1f} s")
     print(f"bytes of each document: {stored / count:,.0f} of vectors, {extra:,.0f} of the index")
+
+
+def _index_words(data: str | None, out: Path, rejects: Rejects, overwrite: bool, *settings: Any) -> None:
+    """A BM25 index."""
+    from remargin.files import refuse_existing
+    from remargin.retrieval.bm25 import BM25, HEADER
+
+    if data is None:
+        raise InputError("a BM25 index is made of texts", do="give --data")
+    refuse_existing(out, overwrite, HEADER)
+    index = BM25({text.id: text.text for text in _texts(data, "documents", rejects)}, *settings)
+    index.save(out, data, overwrite)
+    print(f"wrote {out}: BM25 of {len(index):,} documents, {_size(out) / len(index):,.0f} bytes each")
+
+
+@contextmanager
+def _vectors_between(data: str, encoder: BiEncoder, out: Path, rejects: Rejects, *settings: Any) -> Iterator[Vectors]:
+    """A collection's vectors in a folder beside `out`, which stays if the index could not be built from them."""
+    folder = out.absolute().with_name(f"{out.name}.vectors")
+    if folder.exists():
+        do = f"give --vectors {folder} to go on with them, or remove them"
+        raise InputError("is there already, perhaps from a build that was stopped", file=folder, do=do)
+    made = _encode(data, encoder, folder, rejects, False, "documents", *settings)
+    _say_truncated(made, "documents")
+    try:
+        yield made
+    except BaseException:
+        print(f"the vectors are in {folder}: to go on with them, give --vectors", file=sys.stderr)
+        raise
+    shutil.rmtree(folder)
 
 
 def update(
