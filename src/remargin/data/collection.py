@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from remargin.data.tables import SKIP, Rejects
 from remargin.errors import InputError
@@ -183,6 +185,19 @@ class Collection:
             raise InputError(f"split {split!r} has no judgments", file=data, do=do)
         queries = {id: text for id, text in texts.items() if id in qrels}
         return cls(str(data), split, documents, queries, qrels, rejects, source.notes)
+
+    def sample(self, queries: int, seed: int) -> Collection:
+        """The collection with so many of its queries at most, drawn with the seed, in their order.
+
+        >>> collection = Collection.load("docstrings:json", split="test")
+        >>> list(collection.sample(2, seed=0).queries) == list(collection.sample(2, seed=0).qrels)
+        True
+        """
+        ids = list(self.queries)
+        if len(ids) > queries:
+            rng = np.random.default_rng(seed)
+            ids = [ids[i] for i in sorted(rng.choice(len(ids), queries, replace=False))]
+        return replace(self, queries={id: self.queries[id] for id in ids}, qrels={id: self.qrels[id] for id in ids})
 
     @cached_property
     def self_matches(self) -> frozenset[str]:

@@ -307,19 +307,14 @@ class _Reranking:
         self, model: CrossEncoder, collection: Collection, settings: TeacherSettings, first_stage: Run | None
     ) -> None:
         self.split, self._measure, depth = collection.split, settings.validation_measure, settings.validation_depth
-        chosen = list(collection.queries)
-        if len(chosen) > settings.validation_queries:
-            rng = np.random.default_rng(settings.seed)
-            chosen = [chosen[i] for i in sorted(rng.choice(len(chosen), settings.validation_queries, replace=False))]
-        queries = {id: collection.queries[id] for id in chosen}
-        self._qrels = {id: collection.qrels[id] for id in chosen}
+        some = collection.sample(settings.validation_queries, settings.seed)
+        self._qrels = some.qrels
         evaluate(Run.of({}), self._qrels, [self._measure])  # an unknown measure is an error now, not later
-        if unfit := model.too_long(queries):
+        if unfit := model.too_long(some.queries):
             problem = f"validation query leaves no room for a document in {model.length} tokens"
             raise InputError(problem, id=unfit[0], do=LONGER)
-        some = Collection(collection.name, collection.split, collection.documents, queries, self._qrels)
         run = first_stage or search(some, "bm25", k=depth)
-        self._found = {id: run.top(id, depth) for id in chosen}
+        self._found = {id: run.top(id, depth) for id in some.queries}
         pairs = [(id, document) for id, found in self._found.items() for document in found]
         if not pairs:
             raise InputError("the first-stage run has none of the validation queries", do="give a run of that split")
@@ -327,7 +322,7 @@ class _Reranking:
         if unknown is not None:
             problem = "the first-stage run has a document that is not in the collection"
             raise InputError(problem, id=unknown, do="check that run and collection belong together")
-        self._pairs = [(queries[id], collection.documents[document]) for id, document in pairs]
+        self._pairs = [(some.queries[id], collection.documents[document]) for id, document in pairs]
         self.before = self._value([run.rankings[id][document] for id, document in pairs])
 
     def __call__(self, model: CrossEncoder) -> float:

@@ -41,16 +41,11 @@ class Validator:
         also: Sequence[str] = (),
     ) -> None:
         folder = Path(folder)
-        collection = Collection.load(folder, split)
+        collection = Collection.load(folder, split).sample(settings.validation_queries, settings.seed)
         self.measure = settings.validation_measure
         self._measures = [self.measure, *also]
         self._top = _top(self._measures)
-        chosen = list(collection.queries)
-        if len(chosen) > settings.validation_queries:
-            rng = np.random.default_rng(settings.seed)
-            chosen = [chosen[i] for i in sorted(rng.choice(len(chosen), settings.validation_queries, replace=False))]
-        collection.queries = {query: collection.queries[query] for query in chosen}
-        self._qrels = {query: collection.qrels[query] for query in chosen}
+        chosen, self._qrels = list(collection.queries), collection.qrels
         run = first_stage or search(collection, "bm25", k=settings.validation_depth)
         self._candidates = {query: run.top(query, settings.validation_depth) for query in chosen}
         if not any(self._candidates.values()):
