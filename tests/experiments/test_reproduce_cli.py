@@ -111,8 +111,14 @@ def test_sweep(tiny_model: Any, tmp_path: Path) -> None:
         *("--run-triplets", "32", "--batch-size", "16"),
     )
     assert "The best margin is 0." in output
-    (table,) = Section.load(tmp_path / "sweep").tables
+    (folder,) = tmp_path.glob("sweep-*")
+    assert folder.name.endswith("-margin")
+    (table,) = Section.load(folder).tables
     assert [row[0].value for row in table.blocks[0].rows] == [0.2, 0.8]
+    more = ("sweep", "--data", DATA, "--out", str(tmp_path), "--values", "0.2", "0.8", "--run-triplets", "32")
+    run(*more, "--batch-size", "16", "--model", str(tiny_model()), "--in-batch")
+    run(*more, "--batch-size", "16", "--model", str(tiny_model("distilbert")))
+    assert len(list(tmp_path.glob("sweep-*"))) == 3  # nothing took the place of another
 
 
 @pytest.mark.slow

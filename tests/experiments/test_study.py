@@ -16,13 +16,15 @@ import pytest
 from remargin import BiEncoder, Collection, InputError, fit
 from remargin.data.triplets import Triplets
 from remargin.evaluation.measures import evaluate
+from remargin.experiments import results
 from remargin.experiments import study as module
 from remargin.experiments.baselines import TEACHERS
 from remargin.experiments.claim import OPEN
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.plan import Plan
 from remargin.experiments.reproduce import EXPERIMENTS, reproduce
-from remargin.experiments.results import LAST, MEASURE, RECALL, TEST
+from remargin.experiments.results import FORMAT as RUN_FORMAT
+from remargin.experiments.results import LAST, MEASURE, RECALL, TEST, Result
 from remargin.experiments.rows import ADAPTIVE, BESIDE, CONTRASTIVE, DISTRIBUTED, EXPLICIT_MEAN, STATIC, choose, sweep
 from remargin.experiments.study import FORMAT, Study
 from remargin.files import read_header, write_header
@@ -212,6 +214,75 @@ def test_table_3_of_an_unfinished_study_lacks_our_rows_but_never_the_papers(stud
         reproduce(study, ["variants"])
 
 
+def test_what_needs_no_training_is_measured_first(
+    open_study: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the rows which a study has when it is stopped can be shown."""
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "fit", stop)
+    for name in ("variants", "baselines"):
+        with pytest.raises(KeyboardInterrupt):
+            reproduce(open_study(tmp_path / name), [name])
+        assert (tmp_path / name / "runs" / "bm25" / "run.json").exists()
+    assert (tmp_path / "variants" / "runs" / "tiny-untrained" / "run.json").exists()
+
+
+def test_of_an_unfinished_study_everything_is_made_that_can_be(study_folder: Path, tmp_path: Path) -> None:
+    out, said = tmp_path / "study", list[str]()
+    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
+    study = Study(out, say=said.append)
+    for row in (EXPLICIT_MEAN, TEACHERS[0]):
+        shutil.rmtree(study.run(choose(study, "tiny", row).spec).folder)
+    made = [folder.name for folder in reproduce(study, list(EXPERIMENTS))]
+    assert made == [name for name in (*EXPERIMENTS, "claims") if name not in ("baselines", "zero-shot")]
+    assert [line for line in said if "no backbone" in line] == [
+        f"{name} is left out: no backbone has all runs of this table" for name in ("baselines", "zero-shot")
+    ]
+    verdicts = json.loads((out / "claims" / "numbers.json").read_text())
+    assert verdicts["the explicit mean does not work"]["verdict"] == OPEN
+
+
+def test_table_3_does_not_ask_for_the_scores_of_table_5(study_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
+    for path in out.glob("runs/*/run.json"):
+        header = read_header(path, RUN_FORMAT, "")
+        write_header(path, {**header, "scores": {k: v for k, v in header["scores"].items() if "zero" not in k}})
+    for name in ("variants", "baselines"):
+        made = EXPERIMENTS[name](Study(out, say=silent)).section
+        assert made == without_texts(Section.load(study_folder / name))
+    with pytest.raises(InputError, match="no backbone has all runs"):
+        EXPERIMENTS["zero-shot"](Study(out, say=silent))
+
+
+def test_the_scores_of_a_benchmark_of_several_parts_are_found_again(study_folder: Path, tmp_path: Path) -> None:
+    """Under whatever name it was given."""
+    header = read_header(study_folder / "study.json", FORMAT, "")
+    assert header["stems"] == {"email,logging": ["email,logging"]}
+    header |= {"zero_shot": ["forums", "SCF"], "stems": {"forums": ["forums-android", "forums-english"]}}
+    write_header(tmp_path / "study.json", header)
+    study = Study(tmp_path, say=silent)
+    assert [study.stems(column) for column in study.columns] == [["forums-android", "forums-english"], ["SCF"]]
+
+
+def test_a_run_that_is_measured_elsewhere_keeps_what_it_was_trained_on(
+    study_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study(study_folder, say=silent)
+    spec = choose(study, "tiny", DISTRIBUTED).spec
+    shutil.copytree(study.run(spec).folder, tmp_path / "run")
+    before = (tmp_path / "run" / "run.json").read_bytes()
+    monkeypatch.setattr(results, "hardware", lambda: "another machine")
+    result = Result.load(tmp_path / "run", spec)
+    assert result is not None
+    result.save()
+    assert (tmp_path / "run" / "run.json").read_bytes() == before
+    assert Result(None, tmp_path).about["hardware"] == "another machine"
+
+
 def test_triplets_are_counted_as_they_were_seen(study_folder: Path) -> None:
     study = Study(study_folder, say=silent)
     result = study.run(choose(study, "tiny", DISTRIBUTED).spec)
@@ -301,11 +372,11 @@ def test_the_collection_must_have_all_splits(open_study: Open, tmp_path: Path) -
 
 def test_a_single_test_query_is_refused_before_anything_is_trained(open_study: Open, tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "one", test_queries="q")
-    with pytest.raises(InputError, match=r"one: only one query is judged in split 'test'; choose another collection"):
-        open_study(tmp_path / "out", data=str(folder))
-    with pytest.raises(InputError, match="only one query is judged"):
-        open_study(tmp_path / "out", also_test=[str(folder)])
-    assert not (tmp_path / "out").exists()
+    for given in ({"data": str(folder), "also_test": []}, {"also_test": [str(folder)]}):
+        study = open_study(tmp_path / str(len(given)), **given)
+        with pytest.raises(InputError, match=r"one: one judged query in split 'test'; choose another collection"):
+            reproduce(study, ["static-margins", "variants"])
+        assert not (study.out / "runs").exists()
 
 
 def test_a_run_that_is_trained_again_and_killed_counts_as_not_done(

@@ -128,3 +128,20 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     refused("a row of 4 cells under a header of 2")
     file.unlink()
     refused("not found")
+
+
+def test_what_a_section_no_longer_has_goes_and_what_is_not_its_own_stays(tmp_path: Path) -> None:
+    two = Section("s", "S", tables=[Table(name, ["x"], [Block("", [[Cell("1")]])]) for name in ("a", "b")])
+    two.save(tmp_path)
+    (tmp_path / "mine.csv").write_text("mine")
+    Section("s", "S", tables=two.tables[:1]).save(tmp_path, overwrite=True)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "section.json",
+        "a.csv",
+        "tables.md",
+        "tables.tex",
+        "mine.csv",
+    }
+    (tmp_path / "section.json").write_text("damaged")
+    two.save(tmp_path, overwrite=True)
+    assert Section.load(tmp_path) == two

@@ -52,6 +52,6 @@ def sweep(
     require_ours(out)
     study = Study(out, data, {name: model}, plan, (), triplets, say=lambda line: print(line, file=sys.stderr))
     outcome = swept(study, parameter, in_batch)
-    outcome.save(out / "sweep")
+    folder = outcome.save(out / outcome.section.name)
     print("\n".join([*(table.terminal() for table in outcome.section.tables), *outcome.section.summary]))
-    print(f"wrote {out / 'sweep'}")
+    print(f"wrote {folder}")

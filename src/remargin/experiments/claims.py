@@ -58,6 +58,8 @@ def _several(of_model: Mapping[str, Any]) -> Mapping[str, Any]:
 def tuning_the_margin_pays(numbers: Numbers) -> Found:
     """Tuning the static margin beats 1.0 in every configuration, almost always (5 of 6) by more than 0.1 nDCG@10."""
     gains = {f"{m}, {k}": v["gain"] for m, kinds in numbers["static-margins"].items() for k, v in kinds.items()}
+    if None in gains.values():
+        raise NotChecked("1.0 is not among the margins")
     most = sum(gain > 0.1 for gain in gains.values()) >= len(gains) * 5 / 6
     return all(gain > 0 for gain in gains.values()) and most, _each(gains, lambda gain: f"+{gain:.3f}")
 
@@ -67,15 +69,24 @@ def the_margin_depends_on_the_model(numbers: Numbers) -> Found:
     """The best static margin differs between backbones."""
     found = _several(numbers["static-margins"])
     best = {kind: {m: kinds[kind]["best"][MEASURE] for m, kinds in found.items()} for kind in (WITHOUT, WITH)}
-    return all(len(set(v.values())) == len(v) for v in best.values()), _each(best[WITHOUT], lambda v: f"{v:g}")
+    return all(_apart(*of_kind.values()) for of_kind in best.values()), _each(best[WITHOUT], _margins)
 
 
 @claim("5.1")
 def the_margin_depends_on_the_measure(numbers: Numbers) -> Found:
     """The best static margin for nDCG@10 is another than for Hits@100."""
     best = {f"{m}, {k}": v["best"] for m, kinds in numbers["static-margins"].items() for k, v in kinds.items()}
-    differ = all(found[MEASURE] != found[HITS] for found in best.values())
-    return differ, _each(best, lambda found: f"{found[MEASURE]:g} and {found[HITS]:g}")
+    differ = all(_apart(found[MEASURE], found[HITS]) for found in best.values())
+    return differ, _each(best, lambda found: f"{_margins(found[MEASURE])} and {_margins(found[HITS])}")
+
+
+def _apart(*best: list[float]) -> bool:
+    """Whether no value is the best of two; each may have several that are level."""
+    return len(set().union(*best)) == sum(map(len, best))
+
+
+def _margins(best: list[float]) -> str:
+    return " or ".join(f"{value:g}" for value in best)
 
 
 @claim("5.1")
@@ -100,10 +111,10 @@ def _curve(numbers: Numbers, experiment: str, row: str, which: int = -1) -> dict
 @claim("5.2")
 def adaptive_targets_peak_half_way(numbers: Numbers) -> Found:
     """With adaptive targets nDCG@10 is highest after about half of training (between a quarter and three quarters)
-    and declines from there.
+    and declines from there (by 0.01 or more).
     """
     found = {m: v[MEASURE] for m, v in _curve(numbers, "adaptive-margins", "adaptive").items()}
-    holds = all(0.25 <= v["at"] <= 0.75 and v["last"] < v["highest"] for v in found.values())
+    holds = all(0.25 <= v["at"] <= 0.75 and v["last"] <= v["highest"] - 0.01 for v in found.values())
     return holds, _each(found, lambda v: f"highest {v['highest']:.3f} after {v['at']:.0%}, {v['last']:.3f} at the end")
 
 
@@ -137,24 +148,35 @@ def distributed_targets_converge_sooner(numbers: Numbers) -> Found:
     """Distributed targets reach their highest nDCG@10 sooner than adaptive ones."""
     adaptive = {m: v[MEASURE]["at"] for m, v in _curve(numbers, "adaptive-margins", "adaptive").items()}
     distributed = {m: v[MEASURE]["at"] for m, v in _curve(numbers, "distributed-margins", "distributed").items()}
-    shown = {m: (distributed[m], adaptive[m]) for m in distributed}
+    shown = {m: (distributed[m], adaptive[m]) for m in distributed if m in adaptive}
+    if not shown:
+        raise NotChecked("no backbone has both")
     return all(d < a for d, a in shown.values()), _each(shown, lambda v: f"after {v[0]:.0%}, adaptive {v[1]:.0%}")
 
 
 @claim("5.3")
 def smaller_batches_converge_sooner(numbers: Numbers) -> Found:
-    """With distributed targets, smaller batches need fewer triplets to their highest nDCG@10."""
-    small, large = (_curve(numbers, "distributed-margins", "distributed", which) for which in (0, -1))
-    shown = {m: (small[m][MEASURE]["triplets"], large[m][MEASURE]["triplets"]) for m in small}
-    return all(s < l for s, l in shown.values()), _each(shown, lambda v: f"{v[0]:,} and {v[1]:,}")  # noqa: E741
+    """With distributed targets, smaller batches need fewer triplets to their highest nDCG@10 (an earlier validation,
+    all being after as many triplets).
+    """
+    shown = {m: (small[MEASURE], large[MEASURE]) for m, (small, large) in _batch_sizes(numbers).items()}
+    holds = all(small["validation"] < large["validation"] for small, large in shown.values())
+    return holds, _each(shown, lambda v: " and ".join(f"{of['triplets']:,}" for of in v))
 
 
 @claim("5.3")
 def batch_size_hardly_matters(numbers: Numbers) -> Found:
     """The highest nDCG@10 of distributed targets hardly depends on the batch size (less than 0.02)."""
+    shown = {m: [of[MEASURE]["highest"] for of in sizes] for m, sizes in _batch_sizes(numbers).items()}
+    return all(max(v) - min(v) < 0.02 for v in shown.values()), _each(shown, lambda v: f"{v[0]:.3f} and {v[1]:.3f}")
+
+
+def _batch_sizes(numbers: Numbers) -> dict[str, tuple[Any, Any]]:
+    """The maxima of distributed targets with the smaller and the larger batch."""
+    if any(len(rows["distributed"]) < 2 for rows in numbers["distributed-margins"].values()):
+        raise NotChecked("needs two batch sizes")
     small, large = (_curve(numbers, "distributed-margins", "distributed", which) for which in (0, -1))
-    shown = {m: (small[m][MEASURE]["highest"], large[m][MEASURE]["highest"]) for m in small}
-    return all(abs(s - l) < 0.02 for s, l in shown.values()), _each(shown, lambda v: f"{v[0]:.3f} and {v[1]:.3f}")  # noqa: E741
+    return {model: (small[model], large[model]) for model in small}
 
 
 def _evolution(numbers: Numbers) -> Mapping[str, Any]:
@@ -350,16 +372,17 @@ def _taught(numbers: Numbers) -> Mapping[str, Any]:
     return numbers["baselines"]  # type: ignore[no-any-return]
 
 
-def _as_good(row: Mapping[str, Any], teacher: Mapping[str, Any]) -> bool:
-    """Equivalent, or ahead."""
-    return bool(row["equivalent"]) or row[MEASURE] > teacher[MEASURE]
+def _as_good(of_model: Mapping[str, Any], name: str, measure: str) -> bool:
+    """Whether a row is equivalent to the best run with a teacher, or ahead."""
+    row, teacher = of_model[name], of_model["best teacher"]
+    return bool(row["equivalent" if measure == MEASURE else "recall_equivalent"]) or row[measure] > teacher[measure]
 
 
 @claim("5.5")
 def self_distillation_matches_teachers(numbers: Numbers) -> Found:
     """Distributed targets are statistically equivalent in nDCG@10 to the best run with a teacher's scores, or ahead."""
     found = _taught(numbers)
-    holds = all(_as_good(v["distributed"], v["best teacher"]) for v in found.values())
+    holds = all(_as_good(v, "distributed", MEASURE) for v in found.values())
     return holds, _each(found, lambda v: _beside_teacher(v, "distributed", MEASURE))
 
 
@@ -367,7 +390,7 @@ def self_distillation_matches_teachers(numbers: Numbers) -> Found:
 def tuned_static_matches_teachers(numbers: Numbers) -> Found:
     """So are tuned static targets: a teacher is hardly worth its price in nDCG@10."""
     found = _taught(numbers)
-    holds = all(_as_good(v["static"], v["best teacher"]) for v in found.values())
+    holds = all(_as_good(v, "static", MEASURE) for v in found.values())
     return holds, _each(found, lambda v: _beside_teacher(v, "static", MEASURE))
 
 
@@ -377,8 +400,7 @@ def adaptive_in_batch_matches_teachers_in_recall(numbers: Numbers) -> Found:
     scores, or ahead.
     """
     found = _taught(numbers)
-    rows = {m: (v["adaptive, in-batch"], v["best teacher"]) for m, v in found.items()}
-    holds = all(row["recall_equivalent"] or row[RECALL] > teacher[RECALL] for row, teacher in rows.values())
+    holds = all(_as_good(v, "adaptive, in-batch", RECALL) for v in found.values())
     return holds, _each(found, lambda v: _beside_teacher(v, "adaptive, in-batch", RECALL))
 
 
@@ -415,14 +437,13 @@ def _data_shares(numbers: Numbers) -> dict[str, dict[str, float]]:
 @claim("1")
 def an_eighth_of_the_data_is_enough(numbers: Numbers) -> Found:
     """Self-distillation matches teachers with 13.5% of the data: some self-distilled row that is equivalent in nDCG@10
-    or R@1000 to the best run with a teacher needs at most that share of its triplets.
+    or R@1000 to the best run with a teacher, or ahead, needs at most that share of its triplets.
     """
     shares = _data_shares(numbers)
     holds = all(
         any(
-            of_model[row] <= 0.135
-            and (numbers["baselines"][m][row]["equivalent"] or numbers["baselines"][m][row]["recall_equivalent"])
-            for row in of_model
+            share <= 0.135 and any(_as_good(numbers["baselines"][m], row, measure) for measure in (MEASURE, RECALL))
+            for row, share in of_model.items()
         )
         for m, of_model in shares.items()
     )
@@ -441,10 +462,10 @@ def self_distillation_needs_less_data_than_teachers(numbers: Numbers) -> Found:
 
 @claim("5.6")
 def early_stopping_helps_elsewhere(numbers: Numbers) -> Found:
-    """Early stopping raises the zero-shot mean of distributed targets at the same in-domain score (within 0.01)."""
+    """Early stopping raises the zero-shot mean of distributed targets and costs nothing in-domain (0.01 at most)."""
     found = {m: (v["distributed, early stopping"], v["distributed"]) for m, v in numbers["zero-shot"].items()}
     holds = all(
-        stopped["mean"] > last["mean"] and abs(stopped["in-domain"] - last["in-domain"]) <= 0.01
+        stopped["mean"] > last["mean"] and stopped["in-domain"] >= last["in-domain"] - 0.01
         for stopped, last in found.values()
     )
     return holds, _each(

@@ -108,17 +108,6 @@ def judgments_hash(data: str, split: str, skip_bad: bool = False) -> str:
     return digest.hexdigest()
 
 
-def require_several_queries(data: str, split: str) -> None:
-    """Significance tests need two judged queries at least; better said before training than after.
-
-    >>> require_several_queries("docstrings:json", "test")
-    """
-    judged = {query for query, *_ in open_source(data, Rejects(skip=True)).judgments(split)}
-    if len(judged) < 2:
-        do = "choose another collection: tables compare systems query by query"
-        raise InputError(f"only one query is judged in split {split!r}", file=data, do=do)
-
-
 def texts_hash(data: str) -> str:
     """A hash of a collection's documents and queries. It reads them all.
 

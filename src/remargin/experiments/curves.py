@@ -84,10 +84,16 @@ def _panel(curves: Curves, models: list[str], row: str, sizes: list[int], measur
 def _numbers(result: Result, size: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for measure in (MEASURE, HITS):
-        values = [(step, of_step[measure]) for step, of_step in result.trained]
-        step, highest = max(values, key=lambda pair: pair[1])
-        last = values[-1][1]
-        found[measure] = {"highest": highest, "at": step / result.steps, "triplets": step * size, "last": last}
+        values = [of_step[measure] for _, of_step in result.trained]
+        place = values.index(max(values))
+        step, _ = result.trained[place]
+        found[measure] = {
+            "highest": values[place],
+            "at": step / result.steps,
+            "validation": place + 1,
+            "triplets": step * size,
+            "last": values[-1],
+        }
     return found
 
 

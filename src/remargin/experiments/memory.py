@@ -33,20 +33,28 @@ def memory(study: Study) -> Outcome:
     rows: list[list[Cell]] = []
     reasons: list[str] = []
     numbers: dict[str, Any] = {}
-    for model, found in study.of_models(lambda model: _measured(study, model)).items():
+    measured = study.of_models(lambda model: _measured(study, model))
+    for model, found in measured.items():
         reasons += [f"{model}, {reason}" for reason in found["reasons"].values() if reason]
         numbers[model] = {way: size for way, size in found["bytes"].items() if size is not None}
         full = found["bytes"]["32"]
         for way, size in found["bytes"].items():
             share = None if size is None or full is None else size / full
             rows.append([Cell(model), Cell(way), number(None if size is None else size / 2**30, 2), number(share, 2)])
-    where = found["hardware"] or "no GPU"
-    notes = [f"{STEPS} steps of {study.plan.batch_size} triplets, distributed targets, {where}."]
+    notes = [f"{STEPS} steps of {study.plan.batch_size} triplets, distributed targets, {_where(measured)}."]
     table = Table("Peak memory", ["model", "precision", "GiB", "of full precision"], [Block("", rows)], notes + reasons)
     shares = [size / of["32"] for of in numbers.values() if "32" in of for way, size in of.items() if way != "32"]
     said = f"takes {min(shares):.0%} to {max(shares):.0%} of" if shares else "is only measured on a GPU, against"
     summary = [f"Mixed precision {said} the memory of full precision here."]
     return Outcome(Section("memory", "Memory", summary, [table], [], {"steps": STEPS}, []), numbers)
+
+
+def _where(measured: dict[str, dict[str, Any]]) -> str:
+    """The hardware; of each backbone, where it was not the same."""
+    places = {model: found["hardware"] or "no GPU" for model, found in measured.items()}
+    if len(set(places.values())) == 1:
+        return next(iter(places.values()))
+    return ", ".join(f"{model} on {place}" for model, place in places.items())
 
 
 def _measured(study: Study, model: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from remargin.experiments.loss_geometry import loss_geometry
 from remargin.experiments.memory import memory
 from remargin.experiments.outcome import Outcome, read_numbers
 from remargin.experiments.static_margins import static_margins
-from remargin.experiments.study import Study
+from remargin.experiments.study import NotTrained, Study
 from remargin.experiments.target_evolution import target_evolution
 from remargin.experiments.variants import variants
 from remargin.experiments.zero_shot_rows import zero_shot_rows
@@ -33,6 +33,7 @@ EXPERIMENTS: dict[str, Callable[[Study], Outcome]] = {
     "zero-shot": zero_shot_rows,
     "memory": memory,
 }
+COMPARING = {"variants", "baselines", "zero-shot"}  # systems, query by query
 CLAIMS_FOLDER = "claims"
 
 
@@ -44,18 +45,28 @@ def sections_of(folder: Path) -> list[Section]:
 def reproduce(study: Study, names: Sequence[str]) -> list[Path]:
     """Make some tables and figures, then the verdicts on the claims that they are about; returns their folders.
 
-    What was trained before is not trained again. Verdicts come from all numbers in the study's folder.
+    What was trained before is not trained again; what cannot be made, for lack of runs, is left out if anything else
+    can. Verdicts come from all numbers in the study's folder.
     """
     for name in names:
         if name not in EXPERIMENTS:
             raise InputError(f"unknown experiment {name!r}", do=f"use {', '.join(EXPERIMENTS)}, or all")
-    folders = []
+    folders: list[Path] = []
+    lacking: NotTrained | None = None
     with study.lock():
+        if study.data is not None and not COMPARING.isdisjoint(names):
+            study.require_several_queries()
         for name in names:
             if name == "zero-shot" and not study.columns:
                 study.say("zero-shot: no other collections were named, so it is left out")
                 continue
             study.say(f"{name} ...")
-            folders.append(EXPERIMENTS[name](study).save(study.out / name))
+            try:
+                folders.append(EXPERIMENTS[name](study).save(study.out / name))
+            except NotTrained as error:
+                lacking = error
+                study.say(f"{name} is left out: {error.problem}")
+        if lacking and not folders:
+            raise lacking
         numbers = {name: found for name, found in read_numbers(study.out).items() if name in EXPERIMENTS}
         return [*folders, claims(numbers).save(study.out / CLAIMS_FOLDER)]

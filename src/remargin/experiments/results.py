@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from remargin.errors import InputError
 from remargin.evaluation.comparison import Scores, read_scores
@@ -20,6 +21,10 @@ MEASURE, RECALL = "nDCG@10", "R@1000"
 HITS = "Success@100"  # what the paper calls Hits@100
 WITHOUT, WITH = "without in-batch negatives", "with in-batch negatives"
 TEST, LAST, ZERO_SHOT, ZERO_SHOT_LAST = "test", "last", "zero-shot", "zero-shot-last"  # what can be measured of a run
+
+
+def _about() -> dict[str, Any]:
+    return {"hardware": hardware(), "versions": versions(), "date": time.strftime("%Y-%m-%d")}
 
 
 @dataclass
@@ -37,6 +42,7 @@ class Result:
     joules: float | None = None
     peak_bytes: int | None = None
     scores: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)  # files and checksums, by what
+    about: dict[str, Any] = field(default_factory=_about, repr=False)  # what it was made on and with, and when
 
     @property
     def trained(self) -> list[tuple[int, dict[str, float]]]:
@@ -77,12 +83,12 @@ class Result:
                 raise InputError("is not as it was written", file=folder / name, do=do)
         curve = [(step, values) for step, values in header["curve"]]
         names = ("steps", "triplets", "best_step", "best_triplets", "seconds", "joules", "peak_bytes", "scores")
-        return cls(spec, folder, curve, **{name: header[name] for name in names})
+        about = {name: header[name] for name in ("hardware", "versions", "date")}
+        return cls(spec, folder, curve, **{name: header[name] for name in names}, about=about)
 
     def save(self) -> None:
-        """Write run.json, with what it was made on and with, and when. The scores lie beside it already."""
+        """Write run.json. The scores lie beside it already."""
         content = asdict(self)
         content.pop("folder")
-        about = {"format": FORMAT, "hardware": hardware(), "versions": versions(), "date": time.strftime("%Y-%m-%d")}
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_header(self.folder / FILE, {**about, **json.loads(json.dumps(content))})
+        write_header(self.folder / FILE, {"format": FORMAT, **content.pop("about"), **json.loads(json.dumps(content))})

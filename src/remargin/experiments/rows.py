@@ -87,9 +87,15 @@ class Sweep:
         """For each point the highest validation."""
         return [(value, max(v[measure] for _, v in result.trained)) for value, result in self.points]
 
-    def best(self, measure: str = MEASURE) -> float:
-        """The point with the highest validation."""
-        return max(self.values(measure), key=lambda pair: pair[1])[0]
+    def maxima(self, measure: str) -> list[float]:
+        """The points with the highest validation: a measure that is near its ceiling has several."""
+        found = self.values(measure)
+        highest = max(value for _, value in found)
+        return [point for point, value in found if value == highest]
+
+    def best(self) -> float:
+        """The point with the highest validation, the first of them."""
+        return self.maxima(MEASURE)[0]
 
 
 @dataclass(frozen=True)
@@ -166,7 +172,8 @@ def mean_and_spread(results: list[Result], measure: str, what: str = TEST) -> tu
 
 def wanted(study: Study, row: Row, seed: int) -> tuple[str, ...]:
     """What to measure of a run as long as its model is there: tables 3, 4 and 5 share their runs."""
-    if seed != study.plan.seeds[0] or not study.columns or row not in ZERO_SHOT_ROWS:
+    shared = study.data is not None and seed == study.plan.seeds[0] and row in ZERO_SHOT_ROWS
+    if not (shared and study.columns):
         return tuple(study.tests)
     to_the_end = row is DISTRIBUTED and study.plan.patience is None
     return (*study.tests, ZERO_SHOT, *((LAST, ZERO_SHOT_LAST) if to_the_end else ()))

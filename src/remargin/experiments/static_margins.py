@@ -28,7 +28,7 @@ def static_margins(study: Study) -> Outcome:
     rows: list[list[Cell]] = []
     numbers: dict[str, Any] = {}
     for (model, kind), swept in sweeps.items():
-        best = {measure: swept.best(measure) for measure in (MEASURE, HITS)}
+        best = {measure: swept.maxima(measure) for measure in (MEASURE, HITS)}
         at = dict(swept.values(MEASURE))
         untuned = at.get(UNTUNED_MARGIN)
         numbers.setdefault(model, {})[kind] = _numbers(swept, best)
@@ -36,11 +36,11 @@ def static_margins(study: Study) -> Outcome:
             [
                 Cell(model),
                 Cell(kind),
-                number(best[MEASURE], 2),
+                _margins(best[MEASURE]),
                 number(max(at.values())),
                 number(untuned),
                 number(None if untuned is None else max(at.values()) - untuned),
-                number(best[HITS], 2),
+                _margins(best[HITS]),
                 number(swept.seconds, 0),
             ]
         )
@@ -50,9 +50,11 @@ def static_margins(study: Study) -> Outcome:
         [Block("", rows)],
         [f"{HITS} is what the paper calls Hits@100. Seconds are those of the whole sweep."],
     )
-    gains = [values["gain"] for of_model in numbers.values() for values in of_model.values()]
+    gains = [gain for of_model in numbers.values() for of in of_model.values() if (gain := of["gain"]) is not None]
     summary = [
         f"Tuning the margin instead of taking 1.0 brings between {min(gains):.3f} and {max(gains):.3f} {MEASURE} here."
+        if gains
+        else "What tuning the margin brings is not known: 1.0 is not among the margins."
     ]
     section = Section("static-margins", "Static margins", summary, [table], [figure], _settings(study), [])
     return Outcome(section, numbers)
@@ -63,14 +65,18 @@ def _panel(sweeps: dict[tuple[str, str], Sweep], models: list[str], kind: str, m
     return Panel(kind, "static margin", measure, series, mark_maxima=True)
 
 
-def _numbers(found: Sweep, best: dict[str, float]) -> dict[str, Any]:
+def _margins(values: list[float]) -> Cell:
+    return Cell(", ".join(f"{value:g}" for value in values), value=values[0] if len(values) == 1 else None)
+
+
+def _numbers(found: Sweep, best: dict[str, list[float]]) -> dict[str, Any]:
     values = dict(found.values(MEASURE))
-    untuned = values.get(UNTUNED_MARGIN, values[max(values)])
+    untuned = values.get(UNTUNED_MARGIN)
     return {
         "best": best,
         "highest": max(values.values()),
         "highest_hits": max(dict(found.values(HITS)).values()),
-        "gain": max(values.values()) - untuned,
+        "gain": None if untuned is None else max(values.values()) - untuned,
         "seconds": found.seconds,
     }
 

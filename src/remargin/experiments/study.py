@@ -32,7 +32,6 @@ from remargin.experiments.columns import (
     file_name,
     find_column,
     judgments_hash,
-    require_several_queries,
     stems,
     texts_hash,
 )
@@ -45,6 +44,7 @@ from remargin.experiments.targets import TargetLog
 from remargin.files import locked, new_file, read_header, sha256, write_header
 from remargin.losses import Similarity
 from remargin.mining import MiningSettings, mine
+from remargin.report.zero_shot import Column
 from remargin.retrieval.search import search
 from remargin.training.loop import fit, natural_scale
 from remargin.training.settings import FitSettings, fit_settings
@@ -344,6 +344,19 @@ class Study:
         """BM25's documents for the dev queries."""
         return search(Collection.load(self.data or "", "dev"), "bm25", k=1000)
 
+    def stems(self, column: Column) -> list[str]:
+        """The names of the files that have a column's scores. An older study does not know them."""
+        known: dict[str, list[str]] = self.header.get("stems", {})
+        return known.get(column.name) or stems(column)
+
+    def require_several_queries(self) -> None:
+        """Systems are compared query by query, which takes two at least: better said before training than after."""
+        tests = [(self.data or "", TEST), *((column.parts[0], column.split) for column in self._tests.values())]
+        for data, split in tests:
+            if len(self._ranking(data, split).collection.queries) < 2:
+                do = "choose another collection: systems are compared query by query"
+                raise InputError(f"one judged query in split {split!r}", file=data, do=do)
+
     def queries(self) -> dict[str, str]:
         """The texts of the test queries; none where the collection is not at hand."""
         return {} if self.data is None else self._ranking(self.data, "test").collection.queries
@@ -374,16 +387,14 @@ class Study:
         if twice := [name for name in names if names.count(name) > 1]:
             do = "give each collection its own name: --zero-shot NAME=DATA"
             raise InputError(f"two collections are called {twice[0]!r}", do=do)
-        judgments = {split: judgments_hash(data, split) for split in ("train", "dev", "test")}
-        for test in [(data, "test"), *((further.parts[0], further.split) for further in self._tests.values())]:
-            require_several_queries(*test)
         header = {
             "format": FORMAT,
             "data": column.name,
-            "judgments": judgments,
+            "judgments": {split: judgments_hash(data, split) for split in ("train", "dev", "test")},
             "texts": texts_hash(data),
             "models": {name: BiEncoder.from_pretrained(path).fingerprint() for name, path in self.paths.items()},
             "zero_shot": [column.name for column in self.columns],
+            "stems": {column.name: stems(column) for column in self.columns},
             "also_test": [column.name for column in self._tests.values()],
             "triplets": None if self._triplets is None else sha256(self._triplets),
             "plan": json.loads(json.dumps(asdict(self.plan))),
@@ -393,8 +404,8 @@ class Study:
         with self.lock():
             if path.exists():
                 before = read_header(path, FORMAT, AGAIN)
-                for name in ("zero_shot", "also_test"):  # not every experiment needs them
-                    header[name] = header[name] or before.get(name, [])
+                for name in ("zero_shot", "stems", "also_test"):  # not every experiment needs them
+                    header[name] = header[name] or before.get(name, header[name])
                     before[name] = before.get(name) or header[name]
                 before.setdefault("texts", header["texts"])  # an older study does not know
                 different = [name for name in header if name not in ("models", "plan") and header[name] != before[name]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from remargin.experiments.columns import file_name
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.results import HITS, MEASURE
 from remargin.experiments.rows import CONTRASTIVE, STATIC, STATIC_IN_BATCH, Row, sweep
@@ -19,7 +20,7 @@ PARAMETERS: dict[tuple[str, bool], Row] = {
 
 def swept(study: Study, parameter: str, in_batch: bool) -> Outcome:
     """The table and figure of a sweep over one parameter of one model."""
-    (model,) = study.models
+    (model,) = study.paths  # others may have been swept in the same folder
     with study.lock():
         found = sweep(study, model, PARAMETERS[parameter, in_batch])
     best = found.best()
@@ -46,5 +47,6 @@ def swept(study: Study, parameter: str, in_batch: bool) -> Outcome:
     ]
     figure = LineFigure("sweep", f"{parameter} on dev", "Dots mark maxima.", panels)
     summary = [f"The best {parameter} is {best:g}, with {MEASURE} {dict(found.values(MEASURE))[best]:.4f} on dev."]
-    section = Section("sweep", f"A sweep over the {parameter}", summary, [table], [figure], {"model": model}, [])
+    name = f"sweep-{file_name(model)}-{parameter}{'-in-batch' if in_batch else ''}"
+    section = Section(name, f"A sweep over the {parameter}", summary, [table], [figure], {"model": model}, [])
     return Outcome(section, {"best": best, "seconds": found.seconds})

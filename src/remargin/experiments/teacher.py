@@ -27,9 +27,11 @@ def taught_triplets(study: Study, triplets: Path) -> Path:
     """Triplets with the teacher's scores; the teacher is trained first."""
     scored = study.work / "taught.tsv"
     if not (scored.exists() and (study.out / "teacher" / "teacher.json").exists()):
+        backbone = study.models[0]  # of all that the study ever had
+        study.may_work("the teacher", backbone)
         study.say("training a teacher")
         train, dev, test = (Collection.load(study.data or "", split) for split in ("train", "dev", "test"))
-        teacher = CrossEncoder.from_pretrained(next(iter(study.paths.values())))
+        teacher = CrossEncoder.from_pretrained(study.paths[backbone])
         with Energy() as energy:
             bm25 = study.first_stage
             settings = TeacherSettings(epochs=1)  # each query has several triplets
@@ -50,6 +52,7 @@ def taught_triplets(study: Study, triplets: Path) -> Path:
         evaluation.save(study.out / "teacher" / "test.csv.gz", overwrite=True)
         header = {
             "format": FORMAT,
+            "backbone": backbone,
             "settings": asdict(settings),
             "dev": trained.best,
             "test": evaluation.means[MEASURE],

@@ -80,10 +80,15 @@ def variants(study: Study) -> Outcome:
 
 def _rows(study: Study, model: str) -> dict[str, Measured]:
     """The paper's rows have to be there; of ours, what there is."""
-    study.untrained(model, *study.tests)  # the table has that too
+    as_they_are(study, model)
     beside = {row.name: row for row in BESIDE}
     rows = {row.name: _measured(study, model, row) for row in PAPER}
     return rows | study.where_trained(beside, lambda name: _measured(study, model, beside[name]))
+
+
+def as_they_are(study: Study, model: str) -> dict[str, Result]:
+    """What needs no training."""
+    return {"no training": study.untrained(model, *study.tests), "BM25": study.bm25(*study.tests)}
 
 
 def _measured(study: Study, model: str, row: Row) -> Measured:
@@ -97,9 +102,8 @@ def _table(study: Study, rows: dict[str, dict[str, Measured]], compared: dict[st
     for model, of_model in rows.items():
         cells = {name: _row(compared[model], name, row, test) for name, row in of_model.items()}
         blocks.append(Block(model, [cells[row.name] for row in PAPER]))
-        as_they_are = {"no training": study.untrained(model, test), "BM25": study.bm25(test)}
         others = [cells[row.name] for row in BESIDE if row.name in cells]
-        others += [_untrained(name, _means(result, test)) for name, result in as_they_are.items()]
+        others += [_untrained(name, _means(result, test)) for name, result in as_they_are(study, model).items()]
         blocks.append(Block(f"{model}, beside the paper", others))
     header = ["target", "chosen", MEASURE, "±", RECALL, "± ", "time", "triplets"]
     title = "Target variants" if len(study.tests) == 1 else f"Target variants on {study.tests[test]}"
@@ -108,8 +112,7 @@ def _table(study: Study, rows: dict[str, dict[str, Measured]], compared: dict[st
 
 def _numbers_of(study: Study, model: str, rows: dict[str, Measured], compared: Compared) -> dict[str, Any]:
     found: dict[str, Any] = {name: _numbers(compared, name, row) for name, row in rows.items()}
-    as_they_are = {"no training": study.untrained(model, TEST), "BM25": study.bm25(TEST)}
-    return found | {name: _means(result, TEST) for name, result in as_they_are.items()}
+    return found | {name: _means(result, TEST) for name, result in as_they_are(study, model).items()}
 
 
 Compared = dict[str, dict[str, ComparedRun]]  # by measure and row

@@ -6,7 +6,6 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from remargin.experiments.columns import stems
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.published import published_zero_shot
 from remargin.experiments.results import LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result
@@ -66,7 +65,7 @@ def _rows(study: Study, model: str) -> dict[str, dict[str, list[Measured]]]:
 
 def _cells(study: Study, result: Result, test: str, zero_shot: str) -> dict[str, list[Measured]]:
     scores = result.zero_shot(zero_shot)
-    found = {column.name: [_measured(scores[stem]) for stem in stems(column)] for column in study.columns}
+    found = {column.name: [_measured(scores[stem]) for stem in study.stems(column)] for column in study.columns}
     return found | {study.name: [_measured(result.test(test))]}
 
 

@@ -6,6 +6,7 @@ import math
 import numbers
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,17 @@ class Section:
         """
         folder = Path(folder)
         refuse_existing(folder / FILE, overwrite)
+        old: set[str] = set()
+        if (folder / FILE).exists():
+            with suppress(InputError):  # one that is damaged is replaced all the same
+                old = {name for name, _ in Section.load(folder).files()}
         for name, text in self.files():
+            old.discard(name)
             with new_file(folder / name, overwrite=True) as file:
                 file.write(text.encode())
         write_header(folder / FILE, self.to_json())
+        for name in old:
+            (folder / name).unlink(missing_ok=True)
         return folder
 
     def files(self) -> Iterator[tuple[str, str]]:
