@@ -25,7 +25,6 @@ from remargin.data.collection import Collection, texts_fingerprint
 from remargin.data.shuffle import Shuffle
 from remargin.data.tables import Rejects
 from remargin.data.tokens import LONGER, PairTokens
-from remargin.encoder import encoding_dtype
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
@@ -35,7 +34,7 @@ from remargin.retrieval.search import search
 from remargin.teaching import readable_triplets
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.training.optimiser import learning_rate, parameter_groups
-from remargin.training.settings import FitSettings
+from remargin.training.settings import FitSettings, fast_precision
 
 
 @dataclass(frozen=True)
@@ -182,6 +181,7 @@ class _Training:
     ) -> None:
         self._model, self._data, self._settings, self._validator = model, data, settings, validator
         self._checkpoint, self._started, self._say = checkpoint, started, say
+        self._precision = fast_precision() if model.precision == "auto" else model.precision
         self._schedule = settings.schedule(data.steps)
         self._marks = {math.ceil(data.steps * (i + 1) / settings.validations) for i in range(settings.validations)}
         groups = parameter_groups([model.model], settings.weight_decay)
@@ -217,8 +217,7 @@ class _Training:
         model, settings = self._model, self._settings
         for group in self._optimiser.param_groups:
             group["lr"] = learning_rate(self._schedule, self.progress.step)
-        dtype = encoding_dtype(model.precision, model.device)
-        with torch.autocast(model.device.type, dtype, enabled=dtype != torch.float32):
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=self._precision == "bf16"):
             scores = model.logits(batch).view(-1, self._data.width)
         loss = cross_entropy(scores, scores.new_zeros(len(scores), dtype=torch.long))  # the positive is first
         loss.backward()
