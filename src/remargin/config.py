@@ -57,6 +57,9 @@ def read_config(
         raise InputError("not a list of `name: value` lines", file=path, do="see configs/ for examples")
     _refuse_twice(text, path)
     named = {str(name).replace("-", "_"): value for name, value in settings.items()}
+    if {"command", "asked"} <= named.keys():
+        problem, do = "the record of a run, not a config", f"to repeat it: {named['command']}"
+        raise InputError(problem, file=path, do=do)
     unknown = sorted(set(named) - set(known))
     if unknown:
         do = f"it takes {', '.join(sorted(name.replace('_', '-') for name in known))}"

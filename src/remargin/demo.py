@@ -153,9 +153,12 @@ def _examples(collection: Collection, found: dict[str, Evaluation], runs: dict[s
         query: found["after"].per_query["RR"][query] - found["before"].per_query["RR"][query]
         for query in collection.queries
     }
-    ordered = sorted(change, key=lambda query: change[query])
+    rose = sorted((query for query in change if change[query] > 0), key=lambda query: -change[query])
+    fell = sorted((query for query in change if change[query] < 0), key=lambda query: change[query])
     lines = []
-    for title, queries in (("What rose:", ordered[::-1][:count]), ("What fell:", ordered[: max(1, count // 2)])):
+    for title, queries in (("What rose:", rose[:count]), ("What fell:", fell[: max(1, count // 2)])):
+        if not queries:
+            continue
         lines.append(title)
         for query in queries:
             places = []

@@ -119,6 +119,10 @@ def refuse_existing(path: Path, overwrite: bool, marker: str | None = None) -> N
     """
     if marker is None and path.is_dir():
         raise InputError("is a folder", file=path, do="choose another place")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        problem = f"cannot be written: {above} is {'read-only' if above.is_dir() else 'not a folder'}"
+        raise InputError(problem, file=path, do="choose another place")
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not overwrite:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from remargin import files
+from remargin.cross_encoder import CrossEncoder
 
 
 @pytest.fixture
@@ -90,3 +96,44 @@ def test_a_run_of_other_queries_is_not_measured(remargin: Any, beir: Path, tmp_p
     result = remargin("evaluate", "--data", beir, "--run", tmp_path / "other.trec")
     assert result.returncode == 2
     assert "none of its queries is judged in split 'test'" in result.stderr
+
+
+def test_a_cross_encoder_is_no_encoder(remargin: Any, beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    CrossEncoder.from_pretrained(tiny_model("bert")).save(tmp_path / "cross")
+    given = ("--data", beir, "--model", tmp_path / "cross", "--out", tmp_path / "out")
+    for verb in ("search", "encode", "index"):
+        failed = remargin(verb, *given)
+        assert failed.returncode == 2
+        assert failed.stderr.endswith(
+            "cross is a cross-encoder; re-rank with it (`remargin rerank`), or give an encoder\n"
+        )
+
+
+def test_where_nothing_can_be_written_is_said_before_the_work(
+    remargin: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    given = ("search", "--data", "nowhere", "--index", "bm25", "--out")
+    failed = remargin(*given, tmp_path / "file" / "x.trec")
+    assert failed.stderr.endswith("file is not a folder; choose another place\n")
+    monkeypatch.setattr(files.os, "access", lambda *_: False)
+    failed = remargin(*given, tmp_path / "new" / "x.trec")
+    assert failed.stderr.endswith(f"cannot be written: {tmp_path} is read-only; choose another place\n")
+
+
+def test_documents_without_judgments(remargin: Any, beir: Path, tmp_path: Path) -> None:
+    shutil.rmtree(beir / "qrels")
+    failed = remargin("search", "--data", beir, "--index", "bm25", "--out", tmp_path / "x.trec")
+    assert "no split 'test'; it has: none; judgments belong into its qrels folder: SPLIT.tsv" in failed.stderr
+
+
+def test_the_record_of_a_run_is_no_config(remargin: Any, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("command: remargin fit --data x\nasked: {data: x}\n")
+    failed = remargin("fit", "--config", tmp_path / "config.yaml")
+    assert failed.stderr.endswith("the record of a run, not a config; to repeat it: remargin fit --data x\n")
+
+
+def test_stopped_by_the_user_it_says_so(beir: Path, tmp_path: Path) -> None:
+    code = "import os, signal, remargin.cli as c; c.app = lambda: os.kill(os.getpid(), signal.SIGINT); c.main()"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "stopped; the same command goes on where it can, `fit` with --resume" in ended.stderr

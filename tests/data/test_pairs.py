@@ -55,6 +55,35 @@ def test_duplicates_are_merged_and_counted(tmp_path: Path) -> None:
     assert source.notes["repeated pairs merged"] == 1
 
 
+def test_empty_rows_of_a_spreadsheet_are_left_out(tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "faq.csv", [*many(5), ("", ""), (" ", "")])
+    source = open_source(f"pairs:{file}")
+    assert len(list(source.queries())) == 5
+    assert source.notes["empty rows left out"] == 2
+    with pytest.raises(InputError, match=r"faq\.csv:7: column 'answer' is empty"):
+        list(open_source(f"pairs:{write_csv(file, [*many(5), ('half', '')])}").queries())
+
+
+def test_semicolons_separate_as_commas_do(tmp_path: Path) -> None:
+    rows = "".join(f'{query};"{document}, and; more"\n' for query, document in many(5))
+    (tmp_path / "faq.csv").write_text(f"Frage;Antwort\n{rows}", encoding="utf-8-sig")
+    source = open_source(f"pairs:{tmp_path / 'faq.csv'}")
+    assert [text.text for text in source.documents()] == [f"{document}, and; more" for _, document in many(5)]
+
+
+def test_a_table_without_names_of_columns_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "faq.csv").write_text("how do I get my money back?,write to us\nwhere are you?,here\n")
+    with pytest.raises(InputError, match=r"faq\.csv:1: its first line should name the columns, but has 'how do I get"):
+        list(open_source(f"pairs:{tmp_path / 'faq.csv'}").queries())
+
+
+def test_quotes_between_tabs_are_named(tmp_path: Path) -> None:
+    (tmp_path / "faq.tsv").write_text('query\tdocument\nwhere?\t"here,\nor there"\n')
+    with pytest.raises(InputError, match=r"faq\.tsv:3: 1 fields, the header has 2") as error:
+        list(open_source(f"pairs:{tmp_path / 'faq.tsv'}").queries())
+    assert "save it as CSV" in str(error.value)
+
+
 def test_documents_that_share_a_query_stay_together(tmp_path: Path) -> None:
     rows = [(f"question {i % 300}?", f"answer number {i}.") for i in range(600)]
     source = open_source(f"pairs:{write_csv(tmp_path / 'faq.csv', rows)}")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from remargin.experiments.claim import CLAIMS, FAILS, HOLDS, OPEN
-from remargin.experiments.claims import ROLES, check_claims, claims
+from remargin.experiments.claims import ROLES, TARGETS, check_claims, claims
 from remargin.experiments.published import published_variants
 from remargin.experiments.results import HITS, MEASURE, RECALL, WITH, WITHOUT
 
@@ -189,6 +189,14 @@ def test_on_the_papers_own_table_its_claims_hold_but_one(year: int) -> None:
     )
     assert {name for name, verdict in verdicts.items() if verdict == FAILS} == contradicted
     assert len(verdicts) == 10
+
+
+def test_nothing_is_the_best_where_all_are_level() -> None:
+    numbers = as_the_paper()
+    for row in TARGETS:
+        put("variants", "b", row, RECALL, 1.0)(numbers)
+    (verdict,) = (v for v in check_claims(numbers) if v.claim.name == "adaptive in batch has the best recall")
+    assert (verdict.verdict, verdict.evidence) == (OPEN, "b: all are level at 1.000")
 
 
 def test_ahead_of_a_teacher_is_as_good_as_one() -> None:

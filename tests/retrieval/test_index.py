@@ -20,6 +20,7 @@ from remargin.retrieval import index as module
 from remargin.retrieval.backends import BackendSettings
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.dense import DenseIndex
+from remargin.retrieval.faiss import Faiss
 from remargin.retrieval.index import add_documents, build_index, delete_documents, open_index, synchronise
 from remargin.retrieval.search import search
 from remargin.retrieval.vectors import Made, Vectors, encode
@@ -156,6 +157,10 @@ def test_an_index_follows_a_collection(
     build_index(encode(model, texts(begin), tmp_path / "v", made, overwrite=True), folder)
     before = begin
     for state in states:
+        if before.keys().isdisjoint(state):
+            with pytest.raises(InputError, match="has none of these documents, so all of its own would be deleted"):
+                synchronise(folder, texts(state), model)
+            continue
         changes = synchronise(folder, texts(state), model)
         assert changes.added == len(state.keys() - before.keys())
         assert changes.deleted == len(before.keys() - state.keys())
@@ -177,6 +182,15 @@ def test_a_document_scores_as_its_best_passage(model: BiEncoder, tmp_path: Path)
     for row, query in enumerate(QUERIES):
         best = {id: float(scores[row][vectors.owners == i].max()) for i, id in enumerate(long)}
         same(Run({query: found.rankings[query]}), Run.of({query: best}, depth=4))
+
+
+def test_opq_needs_as_many_vectors_as_numbers_in_one(tmp_path: Path) -> None:
+    """FAISS would write beyond its memory, and take the process with it."""
+    rng = np.random.default_rng(0)
+    for count in (256, 383):
+        with pytest.raises(InputError, match=rf"{count} vectors are too few to train OPQ, which takes 384; use a sm"):
+            Faiss.build(rng.normal(size=(count, 384)), "OPQ32_384,HNSW8_PQ32", unit=True)
+    assert len(Faiss.build(rng.normal(size=(300, 16)), "OPQ4_16,HNSW8_PQ4", unit=True)) == 300
 
 
 def test_a_change_that_is_cut_off_changes_nothing(
@@ -377,11 +391,10 @@ def test_bad_back_ends_are_named(model: BiEncoder, tmp_path: Path) -> None:
             build_index(vectors, tmp_path / "index", BackendSettings("faiss", factory=factory))
     with pytest.raises(InputError, match="codes of 64 bytes for vectors of 32 numbers"):
         build_index(vectors, tmp_path / "index", BackendSettings("faiss", code_bytes=64))
+    with pytest.raises(InputError, match=r"FAISS does not take 'nprobe=4' for this index \(ParameterSpace"):
+        build_index(vectors, tmp_path / "index", replace(SETTINGS["flat"], search_parameters="nprobe=4"))
     assert list(tmp_path.iterdir()) == []
-    build_index(vectors, tmp_path / "index", replace(SETTINGS["flat"], search_parameters="nprobe=4"))
-    with pytest.raises(InputError, match="FAISS does not take 'nprobe=4' for this index"):
-        open_index(tmp_path / "index", model)
-    build_index(vectors, tmp_path / "index", SETTINGS["flat"], overwrite=True)
+    build_index(vectors, tmp_path / "index", SETTINGS["flat"])
     (file,) = (tmp_path / "index").glob("faiss.*")
     file.write_bytes(b"garbage")
     with pytest.raises(InputError, match="FAISS cannot read it"):

@@ -18,6 +18,7 @@ from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.dense import DenseIndex
+from remargin.retrieval.index import build_index
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
 from remargin.retrieval.vectors import Vectors
@@ -140,11 +141,21 @@ def test_a_run_of_another_collection_is_refused(tiny_model: Any) -> None:
         rerank(model, Run.of({"q1": {"x": 1.0}}), DOCUMENTS, QUERIES)
 
 
-def test_the_index_of_another_collection_is_refused(tmp_path: Path) -> None:
+def test_the_index_of_another_collection_is_refused(
+    tiny_model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = tmp_path / "index"
     BM25(DOCUMENTS).save(folder)
-    more = Collection("more", "test", {"d1": DOCUMENTS["d1"], "x": "new"}, QUERIES, {})
+    assert len(search(Collection("same", "test", DOCUMENTS, QUERIES, {}), folder)) == len(QUERIES)
+    model = BiEncoder.from_pretrained(tiny_model("bert"))
+    build_index(Vectors.of(model, DOCUMENTS), tmp_path / "dense")
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    more = Collection("more", "test", {"d1": DOCUMENTS["d1"], "x": "new", "y": "newer"}, QUERIES, {})
     assert search(more, folder).rankings == BM25(DOCUMENTS).search(QUERIES).rankings  # an index may lag behind
+    found = len({id for ranking in search(more, tmp_path / "dense", model).rankings.values() for id in ranking})
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert all("lacks 2 of 3 documents of more" in warning for warning in warnings)
+    assert warnings[1].endswith(f"and found {found - 1} that are not among them: see `remargin update`")
     other = Collection("other", "test", {f"o{id}": text for id, text in DOCUMENTS.items()}, QUERIES, {})
     with pytest.raises(InputError, match=r"index: id 'd\d+': is not a document of other, nor is any other that"):
         search(other, folder)

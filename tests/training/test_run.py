@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ def test_the_reported_split_is_not_taken_for_stopping_unasked(beir: Path, tiny_m
     assert "no dev split: training without validation" in lines
     assert fitted.best is None
     by_name = RunRequest(request.data, request.model, tmp_path / "c", validation_split="test")
-    assert start(by_name, settings(patience=2), say=silent).best is not None
+    assert start(by_name, settings(patience=2), say=lines.append).best is not None
+    assert [line for line in lines if line.startswith("the best model is chosen on test: what it reaches there")]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +112,29 @@ def test_a_command_that_fails_before_anything_is_made_can_be_corrected(
     mine(Collection.load(beir, "train"), tmp_path / "t.tsv")
     request.triplets = tmp_path / "t.tsv"
     assert start(request, settings(steps=1), say=silent).steps == 1
+
+
+def test_bad_input_that_shows_late_leaves_the_folder_to_the_next_attempt(
+    beir: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    for wrong in ({"query_length": 2}, {"validation_run": tmp_path / "run.trec"}):
+        (tmp_path / "run.trec").write_text("nobody Q0 nothing 1 1.0 x\n")
+        with pytest.raises(InputError):
+            start(RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run", **wrong), settings(), say=silent)
+        assert not list((tmp_path / "run").glob("*"))
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run")
+    start(request, settings(steps=1), say=silent)
+
+
+def test_a_run_goes_on_wherever_its_folder_is_now(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    mine(Collection.load(beir, "train"), tmp_path / "t.tsv")
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run", triplets=tmp_path / "t.tsv")
+    start(request, settings(steps=2), say=silent)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    request.out, request.triplets = tmp_path / "moved", Path(os.path.relpath(tmp_path / "t.tsv"))
+    assert start(request, settings(steps=2), resume=True, say=silent).steps == 2
+    with pytest.raises(InputError, match="the run was started with other settings: steps"):
+        start(request, settings(steps=3), resume=True, say=silent)
 
 
 def test_only_a_margin_loss_has_two_parts(beir: Path, tiny_model: Any, tmp_path: Path) -> None:

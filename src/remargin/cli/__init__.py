@@ -73,6 +73,7 @@ def _options(
 def main() -> None:
     """Run the command line. Bad input is one line and exit code 2; a bug is a traceback and exit code 1."""
     signal.signal(signal.SIGTERM, _stop)  # so that half-written folders are cleaned up
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         app()
     except InputError as error:
@@ -90,6 +91,11 @@ def fail(message: str) -> None:
     """One line on standard error, and exit code 2."""
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    print("\nstopped; the same command goes on where it can, `fit` with --resume", file=sys.stderr)
+    signal.default_int_handler(number, frame)
 
 
 def _stop(number: int, frame: Any) -> None:

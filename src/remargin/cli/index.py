@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remargin.cli.options import Compute, Config, Data, Model, Overwrite, RequiredData, SkipBad, refuse_idle
+from remargin.cli.options import (
+    Compute,
+    Config,
+    Data,
+    Model,
+    Overwrite,
+    RequiredData,
+    SkipBad,
+    load_encoder,
+    refuse_idle,
+)
 from remargin.errors import InputError
 
 if TYPE_CHECKING:
@@ -224,10 +234,7 @@ def _refuse_idle_options(context: typer.Context, index: str, vectors: bool, fact
 
 
 def _load(model: str, length: int | None, what: str, compute: str = "auto") -> BiEncoder:
-    from remargin.encoder import BiEncoder
-
-    lengths = {"query_length" if what == "queries" else "document_length": length}
-    return BiEncoder.from_pretrained(model, precision=compute, **lengths)  # type: ignore[arg-type]
+    return load_encoder(model, compute, **{"query_length" if what == "queries" else "document_length": length})
 
 
 def _texts(data: str, what: str, rejects: Rejects) -> Iterator[Text]:

@@ -15,6 +15,7 @@ from remargin.errors import InputError
 
 if TYPE_CHECKING:
     from remargin.data.collection import Collection
+    from remargin.encoder import BiEncoder
     from remargin.evaluation.runs import Run
 
 
@@ -101,13 +102,23 @@ def load_collection(data: str, split: str, skip_bad: bool) -> Collection:
     return collection
 
 
+def load_encoder(model: str, compute: str = "auto", **lengths: int | None) -> BiEncoder:
+    """The encoder to search with. A cross-encoder would load as well, and be a bad one."""
+    from remargin.cross_encoder import is_cross_encoder
+    from remargin.encoder import BiEncoder
+
+    if is_cross_encoder(model):
+        raise InputError(f"{model} is a cross-encoder", do="re-rank with it (`remargin rerank`), or give an encoder")
+    return BiEncoder.from_pretrained(model, precision=compute, **lengths)  # type: ignore[arg-type]
+
+
 Config = Annotated[
     Path | None,
     typer.Option(callback=_load, is_eager=True, help="A YAML file of these options; flags override it."),
 ]
 _DATA = typer.Option(
     help="The collection: a BEIR folder, irds:NAME, docstrings:PACKAGE,PACKAGE (or stdlib, or a folder of code), "
-    "or pairs:FILE (CSV, TSV, JSONL or Parquet; pairs:FILE?query=COLUMN&document=COLUMN names the columns)."
+    "or pairs:FILE (CSV, TSV, JSONL or Parquet; 'pairs:FILE?query=COLUMN&document=COLUMN', quoted, names the columns)."
 )
 Data = Annotated[str | None, _DATA]
 RequiredData = Annotated[str, _DATA]

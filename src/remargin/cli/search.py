@@ -17,6 +17,7 @@ from remargin.cli.options import (
     SkipBad,
     Split,
     load_collection,
+    load_encoder,
     measure_names,
     require_judged,
 )
@@ -43,7 +44,7 @@ def search(
     from remargin.retrieval.search import search as run_search
 
     refuse_existing(out, overwrite)
-    encoder = _load(model)
+    encoder = None if model is None else load_encoder(model)
     run = run_search(load_collection(data, split, skip_bad), index, encoder, k)
     run.save(out, tag=Path(index).name, overwrite=overwrite)
     print(f"wrote {out}: {len(run):,} queries")
@@ -69,12 +70,11 @@ def rerank(
 
     refuse_existing(out, overwrite)
     first, collection = Run.load(run), load_collection(data, split, skip_bad)
-    encoder: BiEncoder | CrossEncoder | None
+    encoder: BiEncoder | CrossEncoder
     if is_cross_encoder(model):
         encoder = CrossEncoder.from_pretrained(model, precision=compute)  # type: ignore[arg-type]
     else:
-        encoder = _load(model, compute)
-    assert encoder is not None
+        encoder = load_encoder(model, compute)
     reranked = run_rerank(encoder, first, collection.documents, collection.queries, depth)
     reranked.save(out, tag="rerank", overwrite=overwrite)
     print(f"wrote {out}: {len(reranked):,} queries")
@@ -112,9 +112,3 @@ def evaluate(
     if per_query is not None:
         found.save(per_query, overwrite)
         print(f"wrote {per_query}")
-
-
-def _load(model: str | None, compute: str = "auto") -> BiEncoder | None:
-    from remargin.encoder import BiEncoder
-
-    return None if model is None else BiEncoder.from_pretrained(model, precision=compute)  # type: ignore[arg-type]

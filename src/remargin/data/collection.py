@@ -167,7 +167,8 @@ class Collection:
         source = open_source(data, rejects)
         if split not in source.splits():
             have = ", ".join(source.splits()) or "none"
-            raise InputError(f"no split {split!r}; it has: {have}", file=data, do="choose one of those")
+            do = "choose one of those" if source.splits() else "judgments belong into its qrels folder: SPLIT.tsv"
+            raise InputError(f"no split {split!r}; it has: {have}", file=data, do=do)
         documents = {item.id: item.text for item in checked_texts(source.documents(), "document", rejects)}
         if not documents:
             raise InputError("there are no documents in it", file=data, do=rejects.describe() or "choose another")

@@ -32,6 +32,7 @@ KNOWN_COLUMNS = [
 
 # Documents that share a query stay in one split. A group larger than this share of all documents goes to train.
 LARGEST_HELD_OUT_GROUP = 0.01
+WORDS_OF_A_NAME = 5  # a column's name that has more is not one
 
 
 class Pairs:
@@ -53,7 +54,7 @@ class Pairs:
         self._columns = dict(parse_qsl(options))
         unknown = set(self._columns) - {"query", "document"}
         if unknown or (options and not self._columns):
-            do = "write it as pairs:faq.csv?query=COLUMN&document=COLUMN"
+            do = "write it as 'pairs:faq.csv?query=COLUMN&document=COLUMN', with the quotes"
             raise InputError(f"cannot read {options!r} after the file name", file=self._path, do=do)
         if not self._path.is_file():
             raise InputError("no such file", file=self._path, do="check the path")
@@ -79,10 +80,13 @@ class Pairs:
         documents: dict[str, Text] = {}
         queries: dict[str, Text] = {}
         pairs: dict[tuple[str, str], tuple[str, int]] = {}
-        rows = 0
+        rows = empty = 0
         columns: tuple[str, str] | None = None
         for row in read_rows(self._path, self._rejects):
             columns = columns or self._choose_columns(row)
+            if all(value is None or not str(value).strip() for value in row.values.values()):
+                empty += 1  # spreadsheets write such rows
+                continue
             texts = self._texts(row, columns)
             if texts is None:
                 continue
@@ -96,6 +100,7 @@ class Pairs:
             do = self._rejects.describe() or "give a table with at least one row"
             raise InputError("no pairs in it", file=self._path, do=do)
         self.notes["pairs read"] = rows
+        self.notes["empty rows left out"] = empty
         self.notes["repeated pairs merged"] = rows - len(pairs)
         self.notes["pairs whose document another pair has too"] = len(pairs) - len(documents)
         self.notes["pairs whose query another pair has too"] = len(pairs) - len(queries)
@@ -111,13 +116,14 @@ class Pairs:
         chosen = [pair for pair in KNOWN_COLUMNS if set(pair) <= set(by_name)]
         query, document = (by_name[name] for name in chosen[0]) if chosen else [*row.values, "", ""][:2]
         query, document = self._columns.get("query", query), self._columns.get("document", document)
-        do = f"say which: pairs:{self._path}?query=COLUMN&document=COLUMN"
+        do = f"say which: 'pairs:{self._path}?query=COLUMN&document=COLUMN', with the quotes"
         if not chosen and len(row.values) != 2 and len(self._columns) < 2:
             problem = f"cannot tell the query and document columns among {', '.join(map(repr, row.values))}"
-            if len(row.values) == 1 and ";" in next(iter(row.values)):
-                do = "it is separated by semicolons: separate it by commas or tabs"
             raise InputError(problem, file=self._path, line=row.line, do=do)
         require_columns(self._path, row, (query, document), do)
+        if not chosen and not self._columns and any(len(name.split()) > WORDS_OF_A_NAME for name in row.values):
+            problem = f"its first line should name the columns, but has {', '.join(map(repr, row.values))}"
+            raise InputError(problem, file=self._path, line=1, do="put a line before it, such as: query,document")
         if query == document:
             raise InputError(f"column {query!r} cannot be both query and document", file=self._path, do=do)
         return query, document

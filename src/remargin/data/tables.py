@@ -170,6 +170,9 @@ def _delimited_rows(path: Path, rejects: Rejects, delimiter: str) -> Iterator[Ro
     records = delimited_records(path, rejects, delimiter)
     with rejects.strict():  # without the header, no row means anything
         line, header = next(records, (1, []))
+    if delimiter == "," and len(header) == 1 and ";" in header[0]:  # as Excel writes it in much of Europe
+        yield from _delimited_rows(path, rejects, ";")
+        return
     names = [name.strip() for name in header]
     if not any(names):
         raise InputError("empty table", file=path, do="its first line must name the columns")
@@ -180,7 +183,9 @@ def _delimited_rows(path: Path, rejects: Rejects, delimiter: str) -> Iterator[Ro
             yield Row(line, dict(zip(names, fields, strict=True)))
         else:
             problem = f"{len(fields)} fields, the header has {len(names)}"
-            rejects.add(InputError(problem, file=path, line=line, do=SKIP))
+            quoted = delimiter == "\t" and any('"' in field for field in fields)
+            do = f"quotes mean nothing between tabs: save it as CSV; or {SKIP}" if quoted else SKIP
+            rejects.add(InputError(problem, file=path, line=line, do=do))
 
 
 def headless_rows(path: Path, rejects: Rejects, names: Sequence[str]) -> Iterator[Row]:

@@ -164,10 +164,10 @@ def over_seeds(results: list[Result], what: str = TEST) -> Scores:
     }
 
 
-def mean_and_spread(results: list[Result], measure: str, what: str = TEST) -> tuple[float, float]:
-    """The mean of a measure over queries and seeds, and the standard deviation of the seeds' means."""
+def mean_and_spread(results: list[Result], measure: str, what: str = TEST) -> tuple[float, float | None]:
+    """The mean of a measure over queries and seeds, and the standard deviation of the seeds' means, if several."""
     means = [float(np.mean(list(result.test(what)[measure].values()))) for result in results]
-    return float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
+    return float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else None
 
 
 def wanted(study: Study, row: Row, seed: int) -> tuple[str, ...]:

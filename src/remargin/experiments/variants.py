@@ -242,11 +242,11 @@ def _summary(numbers: dict[str, Any]) -> list[str]:
 
 def _notes(study: Study, test: str) -> list[str]:
     seeds = len(study.plan.seeds)
+    spread = f" ± is the standard deviation over {seeds} seeds; each query counts with its mean over seeds."
     return [
         f"Bold: the best of the paper's targets for a backbone. {DAGGER} equivalent to it (paired TOST within {BOUND}, "
         f"Bonferroni: the paper's targets are one group, the others another). {BETTER} better than it (paired t-test, "
-        f"Bonferroni). ± is the standard deviation over {seeds} "
-        f"seeds; each query counts with its mean over seeds.",
+        f"Bonferroni).{spread if seeds > 1 else ' One seed.'}",
         f"{SWEPT} with the sweep over margins or temperatures. Time and triplets are those until the best model by "
         "dev; the choice of the learning rate, from one grid for every row, is not counted. Where triplets are 0, "
         "training never came above the model before it on dev, so that is what was measured.",

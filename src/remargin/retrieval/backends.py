@@ -152,7 +152,7 @@ class FaissStorage(Storage):
         """Train the index and fill it."""
         given = self.settings
         factory = given.factory or paper_factory(self.matrix.shape[1], given.links, given.code_bytes)
-        return self._save(Faiss.build(self.matrix, factory, self.unit, given.ef_construction))
+        return self._save(Faiss.build(self.matrix, factory, self.unit, given.ef_construction, given.search_parameters))
 
     def extend(self, start: int, state: State) -> State:
         """Add vectors to the trained index; build it anew if one is longer than any before, which dot products need."""

@@ -76,6 +76,10 @@ class BM25:
             found[query] = dict(zip(ids, score[matching].tolist(), strict=True))
         return Run.of(found)
 
+    def lacking(self, documents: Sequence[str]) -> int:
+        """How many of these documents are not in it."""
+        return len(set(documents).difference(self._ids))
+
     def save(self, folder: str | Path, data: str = "", overwrite: bool = False) -> None:
         """Write a folder that `load` maps into memory."""
         with new_folder(folder, overwrite, HEADER) as out:

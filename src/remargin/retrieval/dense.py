@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -86,6 +86,11 @@ class DenseIndex:
                 for query, (rows, scores) in zip(queries, found, strict=True)
             }
         )
+
+    def lacking(self, documents: Sequence[str]) -> int:
+        """How many of these documents are not in it, or were deleted."""
+        live = (id for id, deleted in zip(self.vectors.ids, self._deleted.tolist(), strict=True) if not deleted)
+        return len(set(documents).difference(live))
 
     def search_vectors(self, queries: NDArray[np.float32], k: int) -> list[Found]:
         """The k best documents for each query's vector; fewer if there are fewer, or an approximate search finds so."""

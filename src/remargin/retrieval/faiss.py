@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 VECTORS_AT_ONCE = 65_536
 TRAINING_VECTORS = 262_144
+SMALLER = "use a smaller index, such as --factory Flat or HNSW32"
 
 
 def paper_factory(dimension: int, links: int = 32, code_bytes: int = 32) -> str:
@@ -62,14 +64,17 @@ class Faiss:
         self._ef_search = 0 if graph is None else int(graph.efSearch)
 
     @classmethod
-    def build(cls, matrix: NDArray[Any], factory: str, unit: bool, ef_construction: int = 200) -> Faiss:
+    def build(
+        cls, matrix: NDArray[Any], factory: str, unit: bool, ef_construction: int = 200, parameters: str = ""
+    ) -> Faiss:
         """Train and fill the index that a factory string names, for vectors of unit length or of any."""
         faiss = _faiss()
         radius = None if unit else longest(matrix)
         try:
-            self = cls(faiss.index_factory(matrix.shape[1] + (not unit), factory, faiss.METRIC_L2), radius)
+            index = faiss.index_factory(matrix.shape[1] + (not unit), factory, faiss.METRIC_L2)
         except RuntimeError as error:
             raise InputError(f"FAISS cannot make an index {factory!r} ({_reason(error)})", do="correct it") from None
+        self = cls(index, radius, parameters)  # parameters that it does not take are an error before the work
         if (graph := _graph(self._index)) is not None:
             graph.efConstruction = ef_construction
         if not self._index.is_trained:
@@ -80,7 +85,7 @@ class Faiss:
                     self._index.train(self._lifted(matrix[chosen].astype(np.float32)))
             except RuntimeError as error:
                 problem = f"FAISS cannot train {factory!r} on {len(chosen):,} vectors ({_reason(error)})"
-                raise InputError(problem, do="use a smaller index, such as --factory Flat or HNSW32") from None
+                raise InputError(problem, do=SMALLER) from None
         self.add(matrix, 0)
         return self
 
@@ -156,6 +161,9 @@ def _training(index: Any, vectors: int) -> Iterator[None]:
     places = range(0 if chain is None else chain.size())
     transforms = [faiss.downcast_VectorTransform(chain.at(i)) for i in places]  # type: ignore[union-attr]
     rotations = [transform for transform in transforms if isinstance(transform, faiss.OPQMatrix)]
+    needed = max((rotation.d_in for rotation in rotations), default=0)
+    if vectors < needed:  # FAISS would write beyond its memory
+        raise InputError(f"{vectors:,} vectors are too few to train OPQ, which takes {needed:,}", do=SMALLER)
     if quantiser is not None:
         wanted = quantiser.cp.min_points_per_centroid * quantiser.ksub
         if vectors < wanted:
@@ -173,8 +181,12 @@ def _training(index: Any, vectors: int) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """The last line of what FAISS says: before it come its own file names."""
-    return str(error).strip().splitlines()[-1].strip()
+    """The last line of what FAISS says, without its own functions and file names.
+
+    >>> _reason(RuntimeError("Error in void faiss::f(int) at /faiss/AutoTune.cpp:444: could not set foo"))
+    'could not set foo'
+    """
+    return re.sub(r"^Error in .*? at \S+:\d+: ", "", str(error).strip().splitlines()[-1].strip())
 
 
 def _faiss() -> Any:

@@ -173,6 +173,9 @@ def synchronise(
             raise InputError("there are no documents to follow", do="delete the index instead, if that is meant")
         outdated = index.rows_of([text.id for text in changed])
         present[outdated[outdated >= 0]] = True
+        if not keep_others and not present.any() and not index.deleted.all():
+            do = "name the collection that it was made of, or keep what it has (--keep-others)"
+            raise InputError("has none of these documents, so all of its own would be deleted", file=folder, do=do)
         gone = np.empty(0, np.int64) if keep_others else np.flatnonzero(~present & ~index.deleted)
         index.delete(np.concatenate([outdated[outdated >= 0], gone]))
         if changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import weakref
@@ -13,11 +14,12 @@ from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from remargin.encoder import BiEncoder
 
 
+log = logging.getLogger(__name__)
 KINDS = ("bm25", "exact", "faiss", "milvus")
 
 
@@ -26,6 +28,9 @@ class Index(Protocol):
 
     def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
         """The k best documents of each query."""
+
+    def lacking(self, documents: Sequence[str]) -> int:
+        """How many of these documents are not in it."""
 
 
 def search(
@@ -51,18 +56,24 @@ def search(
         run = Run.of(run.rankings, depth=k)
     else:
         run = opened.search(collection.queries, k)
-    if isinstance(index, str | Path):
-        _require_known(run, collection, index)
+    if isinstance(index, str | Path) and index not in KINDS:
+        _check_documents(opened, run, collection, Path(index))
     return run
 
 
-def _require_known(run: Run, collection: Collection, index: str | Path) -> None:
-    """A folder may be the index of another collection."""
-    found = (id for ranking in run.rankings.values() for id in ranking)
-    first = next(found, None)
-    if first is not None and not any(id in collection.documents for id in (first, *found)):
+def _check_documents(index: Index, run: Run, collection: Collection, folder: Path) -> None:
+    """A folder may be the index of another collection, which is refused, or of what this one was before."""
+    found = {id for ranking in run.rankings.values() for id in ranking}
+    unknown = found.difference(collection.documents)
+    if found and unknown == found:
         problem = f"is not a document of {collection.name}, nor is any other that the index finds"
-        raise InputError(problem, file=index, id=first, do="search the index of this collection")
+        raise InputError(problem, file=folder, id=min(found), do="search the index of this collection")
+    lacking = index.lacking(list(collection.documents))
+    if lacking or unknown:
+        log.warning(
+            "%s lacks %d of %d documents of %s, and found %d that are not among them: see `remargin update`",
+            *(folder, lacking, len(collection.documents), collection.name, len(unknown)),
+        )
 
 
 def _open(collection: Collection, index: str | Path, model: BiEncoder | None) -> Index:

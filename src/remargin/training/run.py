@@ -6,8 +6,10 @@ import importlib
 import inspect
 import json
 import shlex
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +92,7 @@ def start(
     if also is not None and also.rejects.count:
         say(f"{request.also}: skipped bad input, {also.rejects.describe()}")
     out.mkdir(parents=True, exist_ok=True)
-    with locked(out):
+    with locked(out), _cleared_if_bad(out, new):
         if new:
             _write_config(out, {"command": " ".join(sys.argv), "asked": asked, "versions": versions()})
         if not data.exists():
@@ -101,6 +103,8 @@ def start(
         validator = None if split is None else Validator(data, split, settings, first_stage)
         if validator is None:
             say("no dev split: training without validation")
+        elif split != "dev":
+            say(f"the best model is chosen on {split}: what it reaches there says little; measure it on another split")
         before = None if also is None else _measure(model, also, settings.validation_measure)
         fitted = fit(model, data, out, loss, settings, validator, loggers, resume, say)
         report: dict[str, Any] = {**asdict(fitted), "model": str(fitted.model)}
@@ -116,6 +120,18 @@ def start(
         with new_file(out / "report.json", overwrite=True) as file:
             file.write(json.dumps(report, indent=1).encode())
     return fitted
+
+
+@contextmanager
+def _cleared_if_bad(out: Path, new: bool) -> Iterator[None]:
+    """Bad input that shows before the first step leaves a new folder empty, for the command as it should have been."""
+    try:
+        yield
+    except InputError:
+        if new and not (out / "metrics.csv").exists():
+            for path in out.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        raise
 
 
 def _logger(text: str, out: Path) -> Any:
@@ -144,12 +160,17 @@ def _is_new(out: Path, asked: dict[str, Any], resume: bool) -> bool:
         return True
     if not resume:
         raise InputError("already exists", file=out, do="choose another place, or go on with that run (--resume)")
-    before = _read_config(out)["asked"]
-    changed = _differences(before, json.loads(json.dumps(asked)))
+    changed = _differences(_placed(_read_config(out)["asked"]), _placed(json.loads(json.dumps(asked))))
     if changed:
         problem = f"the run was started with other settings: {', '.join(changed)}"
         raise InputError(problem, file=config, do="resume with the same settings, or start another run")
     return False
+
+
+def _placed(asked: dict[str, Any]) -> dict[str, Any]:
+    """What was asked for, wherever the run's folder is now, and however the paths of files are written."""
+    paths = {n: str(Path(v).resolve()) for n, v in asked.items() if isinstance(v, str) and Path(v).exists()}
+    return {name: paths.get(name, value) for name, value in asked.items() if name != "out"}
 
 
 def _training_folder(request: RunRequest) -> Path:
