@@ -166,3 +166,28 @@ def test_an_index_of_another_model_is_refused(
     assert found.returncode == 2
     assert f"{index}: the vectors were made by another model than" in found.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_a_question_and_what_answers_it(
+    remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    for kind, given in (("bm25", ()), ("exact", ("--model", tiny_model("bert")))):
+        index = tmp_path / kind
+        assert remargin("index", "--data", data, "--out", index, "--index", kind, *given).returncode == 0
+        told = remargin("ask", "dogs number 2", "--index", index, "--k", 2)
+        assert (told.returncode, told.stderr) == (0, "")
+        first, text, second, _ = told.stdout.splitlines()
+        assert (first[:2], second[:2]) == ("1.", "2.")
+        number = first.split()[1].removeprefix("d")
+        assert text == f"   number {number} of {'cats' if int(number) % 2 else 'dogs'}"
+        if kind == "bm25":
+            assert number == "2"
+    data.rename(tmp_path / "moved")
+    ask = ("ask", "dogs number 2", "--index", tmp_path / "bm25", "--k", 2)
+    told = remargin(*ask)
+    assert len(told.stdout.splitlines()) == 2
+    assert told.stderr.startswith("texts are not shown (")
+    assert told.stderr.endswith("); say where they are (--data)\n")
+    assert remargin(*ask, "--data", tmp_path / "moved").stderr == ""
+    assert remargin("ask", "zzz", "--index", tmp_path / "bm25").stdout == "nothing found\n"
+    assert remargin("ask", " ", "--index", tmp_path / "bm25").returncode == 2

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 
 from remargin import __version__
 from remargin.cli import (
+    ask,
     compare,
     demo,
     fit,
@@ -46,6 +47,7 @@ app.command("encode")(index.encode)
 app.command("index")(index.index)
 app.command("update")(index.update)
 app.command("search")(search.search)
+app.command("ask")(ask.ask)
 app.command("rerank")(search.rerank)
 app.command("fuse", cls=ManyValues)(fuse.fuse)
 app.command("evaluate", cls=ManyValues)(search.evaluate)

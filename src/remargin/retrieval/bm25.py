@@ -40,6 +40,7 @@ class BM25:
         bm25s = _bm25s()
         if not (0 <= k1 < math.inf and 0 <= b <= 1):
             raise InputError(f"k1 = {k1}, b = {b}", do="use k1 of at least 0 and b between 0 and 1")
+        self.data = ""  # the collection, where an index was saved with its name
         self._ids: Sequence[str] | Ids = list(documents)
         self._parameters = {"k1": k1, "b": b, "language": language}
         self._index = bm25s.BM25(method="lucene", k1=k1, b=b)
@@ -101,6 +102,7 @@ class BM25:
         folder = Path(folder)
         header = read_header(folder / HEADER, FORMAT, REMEDY)
         self = cls.__new__(cls)
+        self.data = header["data"]
         self._parameters = {name: header[name] for name in ("k1", "b", "language")}
         self._ids = Ids(folder / "ids", **header["ids"])
         for name, checksum in header["sha256"].items():

@@ -73,6 +73,11 @@ class DenseIndex:
         self._over_fetch = over_fetch
         self._deleted = np.zeros(len(vectors.ids), bool) if deleted is None else deleted
 
+    @property
+    def data(self) -> str:
+        """The collection that the vectors were made of, as it was named then."""
+        return self.vectors.made.data
+
     def __len__(self) -> int:
         return len(self._deleted) - int(self._deleted.sum())
 

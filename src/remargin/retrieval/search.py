@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from remargin.encoder import BiEncoder
+    from remargin.retrieval.bm25 import BM25
+    from remargin.retrieval.dense import DenseIndex
 
 
 log = logging.getLogger(__name__)
@@ -96,7 +98,7 @@ def _open(collection: Collection, index: str | Path, model: BiEncoder | None) ->
     return load_index(index, model)
 
 
-def load_index(folder: str | Path, model: BiEncoder | None = None) -> Index:
+def load_index(folder: str | Path, model: BiEncoder | None = None) -> BM25 | DenseIndex:
     """An index in a folder, of whichever kind."""
     from remargin.retrieval import bm25
 
