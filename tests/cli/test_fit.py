@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
+
+from remargin import BiEncoder
+from remargin.cli import app
+from remargin.training.settings import FitSettings, LossSettings
 
 
 @pytest.mark.parametrize(
@@ -38,3 +45,16 @@ def test_options_with_an_effect_are_not(remargin: Callable[..., Any], tmp_path: 
     result = remargin("fit", "--data", "nothing", "--model", "none", "--out", tmp_path / "run", *options.split())
     assert result.returncode == 2
     assert "does nothing" not in result.stderr
+
+
+def test_help_shows_the_defaults_as_they_are() -> None:
+    known = {f.name: f.default for kind in (FitSettings, LossSettings) for f in fields(kind)}
+    options = [p for p in get_command(app).commands["fit"].params if isinstance(getattr(p, "show_default", None), str)]  # type: ignore[attr-defined]
+    shown = {str(option.name): option.show_default for option in options}  # type: ignore[attr-defined]
+    assert {"steps", "batch_size", "learning_rate", "validate_every", "target"} <= shown.keys()
+    assert shown.pop("patience") == "never"
+    assert known["patience"] is None
+    lengths = inspect.signature(BiEncoder.__init__).parameters
+    for name in ("query_length", "document_length"):
+        assert shown.pop(name) == f"the model's own, or {lengths[name].default}"
+    assert shown == {name: f"{known[name]:g}" if isinstance(known[name], float) else str(known[name]) for name in shown}

@@ -31,24 +31,30 @@ def fit(
     preset: Annotated[str, typer.Option(help="default, paper, or released (the paper's code).")] = "default",
     target: Annotated[
         str | None,
-        typer.Option(help="distributed, adaptive, mean, teacher, contrastive, or a number: a static margin."),
+        typer.Option(
+            help="distributed, adaptive, mean, teacher, contrastive, or a number: a static margin.",
+            show_default="distributed",
+        ),
     ] = None,
     in_batch: Annotated[bool | None, typer.Option(help="Use every negative of the batch.")] = None,
-    error: Annotated[str | None, typer.Option(help="l2, l1 or softplus.")] = None,
+    error: Annotated[str | None, typer.Option(help="l2, l1 or softplus.", show_default="l2")] = None,
     stop_gradient: Annotated[bool | None, typer.Option(help="Hold the target constant.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Of the contrastive loss.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Of the contrastive loss.", show_default="0.05")] = None,
     teacher_scale: Annotated[
         float | None,
         typer.Option(
             help="Times the teacher's margins; by default 1 for dot, and what brings them into range for cosine."
         ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps of the optimiser.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Triplets in a batch.")] = None,
-    accumulate: Annotated[int | None, typer.Option(help="Batches in a step.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps of the optimiser.", show_default="400")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Triplets in a batch.", show_default="64")] = None,
+    accumulate: Annotated[int | None, typer.Option(help="Batches in a step.", show_default="1")] = None,
     sampler: Annotated[
         str | None,
-        typer.Option(help="random, tas (batches of one topic), or tas-balanced (and as many easy pairs as hard ones)."),
+        typer.Option(
+            help="random, tas (batches of one topic), or tas-balanced (and as many easy pairs as hard ones).",
+            show_default="random",
+        ),
     ] = None,
     clusters: Annotated[
         int | None, typer.Option(help="Topics of tas; without, so many that each has about four batches.")
@@ -59,19 +65,31 @@ def fit(
     in_batch_teacher: Annotated[
         str | None, typer.Option(help="An encoder that scores every pair of a batch: TAS-B's second teacher.")
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="At its highest.")] = None,
-    warm_up: Annotated[float | None, typer.Option(help="Share of the steps with a rising learning rate.")] = None,
-    schedule: Annotated[str | None, typer.Option(help="constant, linear or exponential.")] = None,
-    gamma: Annotated[float | None, typer.Option(help="Of the exponential schedule, per step.")] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="Not on biases and LayerNorm.")] = None,
-    clip: Annotated[float | None, typer.Option(help="Longest gradient.")] = None,
-    precision: Annotated[str | None, typer.Option(help="auto, bf16, 16 or 32.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="At its highest.", show_default="0.0001")] = None,
+    warm_up: Annotated[
+        float | None, typer.Option(help="Share of the steps with a rising learning rate.", show_default="0.1")
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="constant, linear or exponential.", show_default="linear")
+    ] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Of the exponential schedule, per step.", show_default="0.99999")
+    ] = None,
+    weight_decay: Annotated[
+        float | None, typer.Option(help="Not on biases and LayerNorm.", show_default="1e-06")
+    ] = None,
+    clip: Annotated[float | None, typer.Option(help="Longest gradient.", show_default="1")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, bf16, 16 or 32.", show_default="auto")] = None,
     eight_bit: Annotated[bool | None, typer.Option(help="Optimiser states in 8 bits (needs bitsandbytes).")] = None,
     engine: Annotated[
-        str | None, typer.Option(help="packed (no padding), padded, or auto: packed if the model allows it.")
+        str | None,
+        typer.Option(help="packed (no padding), padded, or auto: packed if the model allows it.", show_default="auto"),
     ] = None,
     compile: Annotated[
-        str | None, typer.Option(help="on, off, or auto: torch.compile on a GPU, for runs of 5,000 steps and more.")
+        str | None,
+        typer.Option(
+            help="on, off, or auto: torch.compile on a GPU, for runs of 5,000 steps and more.", show_default="auto"
+        ),
     ] = None,
     graphs: Annotated[bool | None, typer.Option(help="Replay small steps from CUDA graphs.")] = None,
     token_budget: Annotated[
@@ -80,21 +98,29 @@ def fit(
     attention_dropout: Annotated[
         bool | None, typer.Option(help="Keep the model's dropout on attention weights.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="For everything that is random.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For everything that is random.", show_default="0")] = None,
     pooling: Annotated[str, typer.Option(help="auto, cls, cls+linear, cls+pooler or mean.")] = "auto",
-    query_length: Annotated[int | None, typer.Option(help="Longest query, in tokens.")] = None,
-    document_length: Annotated[int | None, typer.Option(help="Longest document, in tokens.")] = None,
+    query_length: Annotated[
+        int | None, typer.Option(help="Longest query, in tokens.", show_default="the model's own, or 30")
+    ] = None,
+    document_length: Annotated[
+        int | None, typer.Option(help="Longest document, in tokens.", show_default="the model's own, or 200")
+    ] = None,
     validation_split: Annotated[
         str | None, typer.Option(help="Validate on this split; dev if the collection has one.")
     ] = None,
     validation_run: Annotated[Path | None, typer.Option(help="The first-stage run to re-rank; BM25's without.")] = None,
-    validation_measure: Annotated[str | None, typer.Option(help="An ir_measures name.")] = None,
-    validation_depth: Annotated[int | None, typer.Option(help="Documents to re-rank for each query.")] = None,
-    validation_queries: Annotated[int | None, typer.Option(help="At most so many queries.")] = None,
-    validate_every: Annotated[int | None, typer.Option(help="Steps.")] = None,
-    patience: Annotated[int | None, typer.Option(help="Stop after so many validations without gain.")] = None,
-    save_every: Annotated[int | None, typer.Option(help="Steps between checkpoints.")] = None,
-    log_every: Annotated[int | None, typer.Option(help="Steps between log lines.")] = None,
+    validation_measure: Annotated[str | None, typer.Option(help="An ir_measures name.", show_default="nDCG@10")] = None,
+    validation_depth: Annotated[
+        int | None, typer.Option(help="Documents to re-rank for each query.", show_default="100")
+    ] = None,
+    validation_queries: Annotated[int | None, typer.Option(help="At most so many queries.", show_default="500")] = None,
+    validate_every: Annotated[int | None, typer.Option(help="Steps.", show_default="100")] = None,
+    patience: Annotated[
+        int | None, typer.Option(help="Stop after so many validations without gain.", show_default="never")
+    ] = None,
+    save_every: Annotated[int | None, typer.Option(help="Steps between checkpoints.", show_default="100")] = None,
+    log_every: Annotated[int | None, typer.Option(help="Steps between log lines.", show_default="10")] = None,
     also: Annotated[str | None, typer.Option(help="Another collection, measured before and after: forgetting.")] = None,
     tensorboard: Annotated[bool, typer.Option(help="Log for TensorBoard too.")] = False,
     loggers: Annotated[
