@@ -65,6 +65,17 @@ class Meter:
         return speeds
 
 
+def time_left(seconds: float) -> str:
+    """For people.
+
+    >>> time_left(45), time_left(400), time_left(9000)
+    ('45 s left', '7 min left', '2.5 h left')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s left"
+    return f"{seconds / 60:.0f} min left" if seconds < 5400 else f"{seconds / 3600:.1f} h left"
+
+
 class Log:
     """Writes each value to `out/metrics.csv` and to the loggers, and keeps one line on the terminal up to date."""
 
@@ -86,6 +97,7 @@ class Log:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
             writer.writerows(kept)
+        self._began = time.perf_counter()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -102,11 +114,12 @@ class Log:
         self._fabric.log_dict({f"train/{name}": value for name, value in values.items()}, step)
         parts = "(mean {explicit_mean:.4f} + spread {spread:.4f})  ".format(**values) if "spread" in values else " "
         target = "target {target_mean:.2f}  ".format(**values) if "target_mean" in values else ""
+        left = (time.perf_counter() - self._began) / (step - self._start) * (self._steps - step)
         line = (
             f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} {parts}{target}lr {learning_rate:.1e}  "
             f"{speeds['triplets_per_second']:,.1f} triplets/s  {speeds['tokens_per_second']:,.0f} tokens/s  "
             f"{speeds['utilisation']:.0%} utilised  "
-            f"{speeds['padding']:.0%} padding  {speeds['data_wait']:.0%} waiting"
+            f"{speeds['padding']:.0%} padding  {speeds['data_wait']:.0%} waiting  {time_left(left)}"
         )
         if self._live:
             print(f"\r{line:<160}", end="", file=sys.stderr, flush=True)
