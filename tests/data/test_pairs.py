@@ -64,11 +64,16 @@ def test_empty_rows_of_a_spreadsheet_are_left_out(tmp_path: Path) -> None:
         list(open_source(f"pairs:{write_csv(file, [*many(5), ('half', '')])}").queries())
 
 
-def test_semicolons_separate_as_commas_do(tmp_path: Path) -> None:
+def test_semicolons_separate_as_commas_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = "".join(f'{query};"{document}, and; more"\n' for query, document in many(5))
     (tmp_path / "faq.csv").write_text(f"Frage;Antwort\n{rows}", encoding="utf-8-sig")
     source = open_source(f"pairs:{tmp_path / 'faq.csv'}")
     assert [text.text for text in source.documents()] == [f"{document}, and; more" for _, document in many(5)]
+    assert "faq.csv: 'Frage' is taken for the column of queries, 'Antwort' for documents" in caplog.text
+    caplog.clear()
+    list(open_source(f"pairs:{tmp_path / 'faq.csv'}?query=Frage&document=Antwort").queries())
+    list(open_source(f"pairs:{write_csv(tmp_path / 'known.csv', many(5))}").queries())
+    assert "is taken" not in caplog.text
 
 
 def test_a_table_without_names_of_columns_is_refused(tmp_path: Path) -> None:

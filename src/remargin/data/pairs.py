@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
@@ -14,6 +15,8 @@ from remargin.data.collection import SPLITS, Judgment, Text
 from remargin.data.splits import Groups, normalised, split_of
 from remargin.data.tables import SKIP, Rejects, Row, read_rows, require_columns
 from remargin.errors import InputError
+
+log = logging.getLogger(__name__)
 
 # Column names that need no explanation, in order of preference.
 KNOWN_COLUMNS = [
@@ -126,6 +129,8 @@ class Pairs:
             raise InputError(problem, file=self._path, line=1, do="put a line before it, such as: query,document")
         if query == document:
             raise InputError(f"column {query!r} cannot be both query and document", file=self._path, do=do)
+        if not chosen and not self._columns:
+            log.warning("%s: %r is taken for the column of queries, %r for documents", self._path, query, document)
         return query, document
 
     def _texts(self, row: Row, columns: tuple[str, str]) -> tuple[str, str] | None:
