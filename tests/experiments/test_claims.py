@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from remargin.experiments.claim import CLAIMS, FAILS, HOLDS, OPEN
-from remargin.experiments.claims import ROLES, TARGETS, check_claims, claims
+from remargin.experiments.claims import check_claims, claims
+from remargin.experiments.claims_of_figures import ROLES
+from remargin.experiments.claims_of_tables import TARGETS
 from remargin.experiments.published import published_variants
 from remargin.experiments.results import HITS, MEASURE, RECALL, WITH, WITHOUT
 

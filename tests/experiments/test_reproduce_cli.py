@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from remargin.cli import app
 from remargin.cli.reproduce import NAMES
 from remargin.errors import InputError
-from remargin.experiments.claims import CLAIMS
+from remargin.experiments.claim import CLAIMS
 from remargin.report.sections import Section
 
 from .conftest import DATA

@@ -57,3 +57,15 @@ def claim(where: str) -> Callable[[Callable[[Numbers], Found]], Callable[[Number
         return check
 
     return add
+
+
+def each(of_model: Mapping[str, Any], show: Callable[[Any], str]) -> str:
+    """The evidence of every backbone, for people."""
+    return "; ".join(f"{model}: {show(found)}" for model, found in of_model.items())
+
+
+def several(of_model: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Numbers of several backbones, which some claims are about."""
+    if len(of_model) < 2:
+        raise NotChecked("needs two backbones")
+    return of_model

@@ -14,7 +14,7 @@ from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from remargin.encoder import BiEncoder
     from remargin.retrieval.bm25 import BM25
@@ -30,9 +30,6 @@ class Index(Protocol):
 
     def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
         """The k best documents of each query."""
-
-    def lacking(self, documents: Sequence[str]) -> int:
-        """How many of these documents are not in it."""
 
 
 def search(
@@ -52,18 +49,23 @@ def search(
         >>> list(run.rankings) == list(collection.queries)
         True
     """
-    opened = _open(collection, index, model) if isinstance(index, str | Path) else index
-    if collection.self_matches:
-        run = opened.search(collection.queries, k + 1).without((id, id) for id in collection.self_matches)
-        run = Run.of(run.rankings, depth=k)
-    else:
-        run = opened.search(collection.queries, k)
-    if isinstance(index, str | Path) and index not in KINDS:
+    if not isinstance(index, str | Path):
+        return _ranked(collection, index, k)
+    opened = _open(collection, index, model)
+    run = _ranked(collection, opened, k)
+    if index not in KINDS:
         _check_documents(opened, run, collection, Path(index))
     return run
 
 
-def _check_documents(index: Index, run: Run, collection: Collection, folder: Path) -> None:
+def _ranked(collection: Collection, index: Index, k: int) -> Run:
+    if not collection.self_matches:
+        return index.search(collection.queries, k)
+    run = index.search(collection.queries, k + 1).without((id, id) for id in collection.self_matches)
+    return Run.of(run.rankings, depth=k)
+
+
+def _check_documents(index: BM25 | DenseIndex, run: Run, collection: Collection, folder: Path) -> None:
     """A folder may be the index of another collection, which is refused, or of what this one was before."""
     found = {id for ranking in run.rankings.values() for id in ranking}
     unknown = found.difference(collection.documents)
@@ -78,7 +80,7 @@ def _check_documents(index: Index, run: Run, collection: Collection, folder: Pat
         )
 
 
-def _open(collection: Collection, index: str | Path, model: BiEncoder | None) -> Index:
+def _open(collection: Collection, index: str | Path, model: BiEncoder | None) -> BM25 | DenseIndex:
     if str(index) in KINDS and any(Path(index).glob("remargin_*.json")):
         problem = f"{str(index)!r} is both a kind of index and a folder here"
         raise InputError(problem, do=f"write ./{index} for the folder, or search elsewhere")
@@ -111,7 +113,7 @@ def load_index(folder: str | Path, model: BiEncoder | None = None) -> BM25 | Den
     return open_index(folder, model)
 
 
-def _temporary(collection: Collection, backend: str, model: BiEncoder) -> Index:
+def _temporary(collection: Collection, backend: str, model: BiEncoder) -> DenseIndex:
     """An index for this once."""
     from remargin.retrieval.backends import BackendSettings
     from remargin.retrieval.dense import DenseIndex
