@@ -165,20 +165,6 @@ def test_a_grid_of_one_is_no_sweep(study_folder: Path) -> None:
     assert (chosen.tuned_to, chosen.sweep) == (1.0, None)
 
 
-def test_a_study_from_before_there_was_a_sweep_of_scales_is_not_taken_for_one_with_it(
-    study_folder: Path, open_study: Open, tmp_path: Path
-) -> None:
-    out = tmp_path / "study"
-    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
-    header = read_header(out / "study.json", FORMAT, "")
-    del header["plan"]["teacher_scales"]
-    write_header(out / "study.json", header)
-    assert Study(out, say=silent).plan.teacher_scales == (1.0,)
-    with pytest.raises(InputError, match=r"was made with another plan \(teacher_scales\)"):
-        open_study(out)
-    assert open_study(out, plan=replace(PLAN, teacher_scales=(1.0,))).plan.teacher_scales == (1.0,)
-
-
 def test_a_backbone_that_was_not_trained_is_left_out(study_folder: Path, tmp_path: Path) -> None:
     """A second one that only table 3 was made for does not make the other tables impossible."""
     out, said = tmp_path / "study", list[str]()

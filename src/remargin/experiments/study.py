@@ -54,7 +54,6 @@ from remargin.training.validation import Validator
 FORMAT = "remargin-study-1"
 TRAIN = "run `remargin reproduce` with --data again"
 AGAIN = "choose another place, or delete it"
-OLDER_PLAN: dict[str, Any] = {"teacher_scales": [1.0]}  # what studies had before they could be told
 KEPT_MODELS = 24
 TARGETS = "targets.csv"
 SMALL = 100_000  # documents of a collection that stays in memory
@@ -98,7 +97,7 @@ class Study:
         self._validators: dict[str, Validator] = {}
         if data is None:
             self.header = read_header(self.out / "study.json", FORMAT, "name a folder that `reproduce` wrote")
-            self.plan = Plan.of(OLDER_PLAN | self.header["plan"])
+            self.plan = Plan.of(self.header["plan"])
             zero_shot, also_test = self.header["zero_shot"], self.header.get("also_test", [])
         self.columns = [find_column(column) for column in zero_shot]
         self._tests = {f"{TEST}-{file_name(c.name)}": c for c in map(find_column, also_test)}
@@ -409,7 +408,7 @@ class Study:
                     before[name] = before.get(name) or header[name]
                 before.setdefault("texts", header["texts"])  # an older study does not know
                 different = [name for name in header if name not in ("models", "plan") and header[name] != before[name]]
-                plan, plan_before = header["plan"], OLDER_PLAN | before["plan"]
+                plan, plan_before = header["plan"], before["plan"]
                 different += [f"plan ({name})" for name in plan if plan[name] != plan_before.get(name, plan[name])]
                 different += [f"model {m}" for m, f in header["models"].items() if before["models"].get(m, f) != f]
                 if different:
