@@ -104,7 +104,7 @@ def test_settings_reach_the_tests(remargin: Any, beir: Path, runs: list[Path]) -
         ("t.md", [], ["| run | nDCG@10 |", r"| good\_one | **1.000** |"]),
         ("t.csv", [], ["measure,run,reference"]),
         ("t.txt", [], ["good_one  *1.000*"]),
-        ("t.txt", ["--format", "latex"], [r"\toprule"]),
+        ("t.docx", ["--format", "latex"], [r"\toprule"]),
     ],
 )
 def test_files(
@@ -144,6 +144,7 @@ BAD: dict[str, tuple[list[Any], str]] = {
     "alpha": (["--alpha", "5"], "an alpha of 5.0"),
     "correction": (["--correction", "tukey"], "unknown correction 'tukey'; choose one of bonferroni, holm, none"),
     "format": (["--format", "pdf"], "unknown format 'pdf'; choose one of terminal, csv, latex, markdown"),
+    "ending": (["--out", "table.docx"], "table.docx: its ending is of no format; end it in .csv, .tex, .md, .txt, or"),
     "split": (["--split", "dev"], "dev"),
     "missing file": (["--runs", "nothing.trec"], "nothing.trec: no such file"),
     "samples": (["--samples", "0"], "0 samples"),

@@ -119,6 +119,11 @@ def test_sweep(tiny_model: Any, tmp_path: Path) -> None:
     run(*more, "--batch-size", "16", "--model", str(tiny_model()), "--in-batch")
     run(*more, "--batch-size", "16", "--model", str(tiny_model("distilbert")))
     assert len(list(tmp_path.glob("sweep-*"))) == 3  # nothing took the place of another
+    trained = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/run.json")}
+    run(*more, "--values", "0.5", "--batch-size", "16", "--model", str(tiny_model()))
+    assert [row[0].value for row in Section.load(folder).tables[0].blocks[0].rows] == [0.2, 0.8, 0.5]
+    assert {path: path.stat().st_mtime_ns for path in trained} == trained  # one more value is one more run
+    assert len(list((tmp_path / "runs").glob("*/run.json"))) == len(trained) + 1
 
 
 @pytest.mark.slow

@@ -421,6 +421,42 @@ def test_a_damaged_checkpoint_is_one_clear_line(model: BiEncoder, prepared: Path
         state.unlink(missing_ok=True)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_stop_it_keeps_the_step_it_is_in(
+    prepared: Path, tiny_model: Any, tmp_path: Path, number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    chosen = settings(steps=6, save_every=100)
+
+    def run(name: str, ask: tuple[int, ...] = ()) -> Any:
+        def observe(batch: int, *vectors: Any) -> None:
+            if batch in ask:
+                for _ in range(ask.count(batch)):
+                    signal.raise_signal(number)
+
+        base = BiEncoder.from_pretrained(tiny_model("bert"))
+        return fit(base, prepared, tmp_path / name, settings=chosen, resume=True, say=silent, observe=observe)
+
+    def gone(*_: Any) -> None:
+        raise SystemExit
+
+    before = signal.signal(number, gone)
+    try:
+        with pytest.raises(SystemExit):
+            run("stopped", ask=(3,))
+        assert "stopping after this step" in capfd.readouterr().err
+        assert json.loads((tmp_path / "stopped" / "checkpoint" / "progress.json").read_text())["step"] == 4
+        with pytest.raises(SystemExit):
+            run("at once", ask=(1, 1))  # the second request is not held back
+        assert not (tmp_path / "at once" / "checkpoint").exists()
+        assert signal.getsignal(number) is gone
+    finally:
+        signal.signal(number, before)
+    run("stopped")
+    run("whole")
+    whole, stopped = weights(tmp_path / "whole"), weights(tmp_path / "stopped")
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
 class _Scripted:
     """A validator that says what it is told to."""
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from remargin.evaluation.runs import Run
 
 FORMATS = ("terminal", "csv", "latex", "markdown")
-ENDINGS = {".csv": "csv", ".tex": "latex", ".md": "markdown"}
+ENDINGS = {".csv": "csv", ".tex": "latex", ".md": "markdown", ".txt": "terminal"}
 BEST = "best"
 
 
@@ -46,7 +46,7 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, help="For everything that is random.")] = 0,
     format: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(FORMATS)}; without, as the name of --out ends, or terminal."),
+        typer.Option(help=f"{', '.join(FORMATS)}; without, as --out ends ({', '.join(ENDINGS)}), or terminal."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write it to this file.")] = None,
     split: Split = "test",
@@ -60,10 +60,7 @@ def compare(
     from remargin.evaluation.runs import Run
     from remargin.files import new_file, refuse_existing
 
-    if format is None:
-        format = ENDINGS.get(out.suffix, FORMATS[0]) if out else FORMATS[0]
-    elif format not in FORMATS:
-        raise InputError(f"unknown format {format!r}", do=f"choose one of {', '.join(FORMATS)}")
+    format = _format(format, out)
     if out is not None:
         refuse_existing(out, overwrite)
     names = run_names(runs)
@@ -108,6 +105,15 @@ def run_names(paths: Sequence[Path]) -> dict[str, Path]:
 def _stem(path: Path) -> str:
     name = Path(path.name.removesuffix(".gz"))
     return name.stem if name.suffix[1:].isalpha() else name.name  # the .3 of margin-0.3 is no ending
+
+
+def _format(given: str | None, out: Path | None) -> str:
+    """How to write the table: as said, or as the file is called."""
+    if given is not None and given not in FORMATS:
+        raise InputError(f"unknown format {given!r}", do=f"choose one of {', '.join(FORMATS)}")
+    if given is None and out is not None and out.suffix not in ENDINGS:
+        raise InputError("its ending is of no format", file=out, do=f"end it in {', '.join(ENDINGS)}, or give --format")
+    return given or (FORMATS[0] if out is None else ENDINGS[out.suffix])
 
 
 def _reference(given: str, names: dict[str, Path]) -> str:

@@ -17,7 +17,10 @@ def sweep(
     model: Annotated[str, typer.Option(help="The encoder to start from: a folder or a Hugging Face name.")],
     out: Annotated[Path, typer.Option(help="The folder; one that was stopped goes on where it was.")],
     parameter: Annotated[str, typer.Option(help="margin (static targets) or temperature (contrastive).")] = "margin",
-    values: Annotated[list[float] | None, typer.Option(help="The grid; without, the paper's 0, 0.1, ... 1.")] = None,
+    values: Annotated[
+        list[float] | None,
+        typer.Option(help="The grid; without, the paper's 0, 0.1, ... 1.."),
+    ] = None,
     in_batch: Annotated[bool, typer.Option(help="With in-batch negatives.")] = False,
     run_triplets: Annotated[int, typer.Option(help="Triplets that each run sees, the same for all.")] = 25_600,
     batch_size: Annotated[int, typer.Option(help="Triplets in a batch.")] = 128,
@@ -50,7 +53,9 @@ def sweep(
     )
     name = Path(model).absolute().name
     require_ours(out)
-    study = Study(out, data, {name: model}, plan, (), triplets, say=lambda line: print(line, file=sys.stderr))
+    study = Study(
+        out, data, {name: model}, plan, (), triplets, say=lambda line: print(line, file=sys.stderr), own_grids=True
+    )
     outcome = swept(study, parameter, in_batch)
     folder = outcome.save(out / outcome.section.name)
     print("\n".join([*(table.terminal() for table in outcome.section.tables), *outcome.section.summary]))

@@ -54,6 +54,7 @@ from remargin.training.validation import Validator
 FORMAT = "remargin-study-1"
 TRAIN = "run `remargin reproduce` with --data again"
 AGAIN = "choose another place, or delete it"
+GRIDS = ("margins", "temperatures", "teacher_scales")
 KEPT_MODELS = 24
 TARGETS = "targets.csv"
 SMALL = 100_000  # documents of a collection that stays in memory
@@ -76,6 +77,7 @@ class Study:
         triplets: a table of ids to train on, instead of BM25's negatives.
         also_test: further collections for tables 3 and 4, as TREC-DL 2020 beside 2019 in the paper.
         say: gets a line for people now and then.
+        own_grids: that the plan's margins, temperatures and scales are for this time alone; the folder keeps its own.
     """
 
     def __init__(
@@ -88,8 +90,10 @@ class Study:
         triplets: Path | None = None,
         also_test: Sequence[str] = (),
         say: Callable[[str], None] = print,
+        own_grids: bool = False,
     ) -> None:
         self.out, self.data, self.say = Path(out), data, say
+        self._own_grids = own_grids
         self._triplets = triplets
         self.paths = dict(models or {})
         self.work = self.out / "work"
@@ -409,6 +413,8 @@ class Study:
                 before.setdefault("texts", header["texts"])  # an older study does not know
                 different = [name for name in header if name not in ("models", "plan") and header[name] != before[name]]
                 plan, plan_before = header["plan"], before["plan"]
+                if self._own_grids:
+                    plan |= {name: plan_before[name] for name in GRIDS}
                 different += [f"plan ({name})" for name in plan if plan[name] != plan_before.get(name, plan[name])]
                 different += [f"model {m}" for m, f in header["models"].items() if before["models"].get(m, f) != f]
                 if different:

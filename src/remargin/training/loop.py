@@ -26,6 +26,7 @@ from remargin.training.log import Log, Meter
 from remargin.training.optimiser import learning_rate, make_optimiser
 from remargin.training.samplers import make_sampler
 from remargin.training.settings import FitSettings, fast_precision
+from remargin.training.stopping import Stopping
 from remargin.training.validation import Validator
 
 # Mean cosine among a batch's positives: an encoder that comes to this has collapsed; at this, nothing differs any more.
@@ -64,7 +65,8 @@ def fit(
     """Fine-tune a model on prepared triplets.
 
     Writes `out/last`, `out/best` if there is a validator, `out/metrics.csv`, and `out/checkpoint`, from which `resume`
-    goes on: with the same batches, the same dropout and so, on a CPU, the very same weights as without a stop.
+    goes on: with the same batches, the same dropout and so, on a CPU, the very same weights as without a stop. Ctrl-C
+    and SIGTERM wait for the end of a step and its checkpoint.
 
     Args:
         model: the encoder; its weights are changed.
@@ -116,7 +118,8 @@ def fit(
     before_stop, watch = progress.seconds, _Watch(settings, progress)
     meter = Meter(engine.operations_per_token, matmul_rate(device, dtype))
     loader = Loader(training, progress.step * settings.accumulate, engine.cut)
-    with engine, loader, Log(out, fabric, progress.step, settings.steps, say, meter) as log:
+    log = Log(out, fabric, progress.step, settings.steps, say, meter)
+    with engine, loader, log, Stopping() as stopping:
 
         def validate() -> bool:
             """Measure, keep the best model; whether patience is at its end."""
@@ -162,7 +165,8 @@ def fit(
             wrapped.step()
             wrapped.zero_grad()
             progress.step += 1
-            to_save = progress.step % settings.save_every == 0 or progress.step == settings.steps
+            asked = stopping.asked
+            to_save = asked or progress.step % settings.save_every == 0 or progress.step == settings.steps
             to_log = progress.step % settings.log_every == 0 or progress.step in (1, settings.steps)
             if to_log or to_save:
                 watch.check(value, positives)
@@ -179,6 +183,8 @@ def fit(
             if to_save or stopped:
                 precision_state = fabric.strategy.precision.state_dict()
                 save_checkpoint(checkpoint, progress, {"model": model, "loss": loss}, optimiser, precision_state)
+            if asked:
+                stopping.leave()
     model.eval()
     model.save(out / "last", overwrite=True)
     before = None if validator is None else progress.validations[0][1][validator.measure]

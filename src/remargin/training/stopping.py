@@ -1,0 +1,59 @@
+"""Ctrl-C and SIGTERM, held back until a run can be left without losing a step."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+
+class Stopping:
+    """While entered, the first request to stop only sets `asked`; whoever enters saves its work and calls `leave`.
+
+    A second request is not held back. Where signals cannot be handled, outside of the main thread, nothing changes.
+
+    >>> try:
+    ...     with Stopping() as stopping:
+    ...         signal.raise_signal(signal.SIGINT)
+    ...         print("still here, and asked to leave:", stopping.asked)
+    ...         stopping.leave()
+    ... except KeyboardInterrupt:
+    ...     print("gone")
+    still here, and asked to leave: True
+    gone
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._number: int | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether somebody wants it to stop."""
+        return self._number is not None
+
+    def leave(self) -> None:
+        """Do what the request would have done."""
+        assert self._number is not None
+        self._restore()
+        signal.raise_signal(self._number)
+
+    def __enter__(self) -> Stopping:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self._number = number
+        self._restore()
+        os.write(2, b"\nstopping after this step, to keep it; once more to stop at once\n")  # print may be under way
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
