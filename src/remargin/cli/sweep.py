@@ -18,8 +18,7 @@ def sweep(
     out: Annotated[Path, typer.Option(help="The folder; one that was stopped goes on where it was.")],
     parameter: Annotated[str, typer.Option(help="margin (static targets) or temperature (contrastive).")] = "margin",
     values: Annotated[
-        list[float] | None,
-        typer.Option(help="The grid; without, the paper's 0, 0.1, ... 1.."),
+        list[float] | None, typer.Option(help="The grid; without, the paper's 0, 0.1, ... 1. It may grow later.")
     ] = None,
     in_batch: Annotated[bool, typer.Option(help="With in-batch negatives.")] = False,
     run_triplets: Annotated[int, typer.Option(help="Triplets that each run sees, the same for all.")] = 25_600,

@@ -142,6 +142,7 @@ def fit(
         if not progress.validations:
             validate()
         stopped = settings.patience is not None and progress.without_gain >= settings.patience
+        stopping.hold()
         while progress.step < settings.steps and not stopped:
             step = progress.step
             for group in optimiser.param_groups:

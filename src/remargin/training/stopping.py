@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 
 class Stopping:
-    """While entered, the first request to stop only sets `asked`; whoever enters saves its work and calls `leave`.
+    """From `hold` on, the first request to stop only sets `asked`; whoever sees that saves its work and calls `leave`.
 
     A second request is not held back. Where signals cannot be handled, outside of the main thread, nothing changes.
 
     >>> try:
     ...     with Stopping() as stopping:
+    ...         stopping.hold()
     ...         signal.raise_signal(signal.SIGINT)
     ...         print("still here, and asked to leave:", stopping.asked)
     ...         stopping.leave()
@@ -34,6 +36,12 @@ class Stopping:
         """Whether somebody wants it to stop."""
         return self._number is not None
 
+    def hold(self) -> None:
+        """Hold a request back: there is something to lose now."""
+        if threading.current_thread() is threading.main_thread():
+            heard = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._ask) for number in heard}
+
     def leave(self) -> None:
         """Do what the request would have done."""
         assert self._number is not None
@@ -41,8 +49,6 @@ class Stopping:
         signal.raise_signal(self._number)
 
     def __enter__(self) -> Stopping:
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,9 +57,10 @@ class Stopping:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self._number = number
         self._restore()
-        os.write(2, b"\nstopping after this step, to keep it; once more to stop at once\n")  # print may be under way
+        with suppress(OSError):  # nobody may listen; and no print, for one may be under way
+            os.write(2, b"\nstopping after this step, to keep it; once more to stop at once\n")
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler or signal.SIG_DFL)  # None is one from outside of Python
         self._before = {}
