@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,46 @@ def test_a_failed_block_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="stop"):
         fail()
     assert list(tmp_path.iterdir()) == []
+
+
+WAITING = """
+import sys, time
+from remargin.files import new_folder
+with new_folder(sys.argv[1], False, "ours") as folder:
+    (folder / "half.txt").write_text("half")
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def working(out: Path) -> Iterator[Path]:
+    """The scratch folder of a process that fills a new folder; it is killed at the end."""
+    command = [sys.executable, "-c", WAITING, str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield Path(process.stdout.readline().strip()).parent
+        finally:
+            process.kill()
+
+
+def test_what_a_killed_process_left_goes_and_nothing_else(tmp_path: Path) -> None:
+    with working(tmp_path / "out") as left:
+        pass
+    assert left.exists()
+    kept = [tmp_path / ".out.settings" / "mine", tmp_path / ".out.abcdefgh" / "old"]  # not ours; an older version
+    for path in kept:
+        path.mkdir(parents=True)
+    with working(tmp_path / "out") as in_use:
+        for folder in (left, in_use, *(path.parent for path in kept)):
+            os.utime(folder, (0, 0))
+        just_made = tmp_path / ".out.12345678" / "new"
+        just_made.mkdir(parents=True)
+        with new_file(tmp_path / "out"):
+            pass
+        assert not left.exists()
+        assert all(path.exists() for path in (in_use, just_made, *kept))
 
 
 def test_an_existing_folder_is_kept_unless_overwriting_is_asked_for(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import gzip
 import hashlib
 import json
@@ -11,6 +12,7 @@ import math
 import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from remargin.errors import InputError
+
+UNFINISHED = "new"
 
 
 @contextlib.contextmanager
@@ -40,14 +44,11 @@ def new_folder(path: str | Path, overwrite: bool, marker: str) -> Iterator[Path]
     path = Path(path).absolute()
     refuse_existing(path, overwrite, marker)
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        folder = scratch / "new"  # made by mkdir, so that it has the permissions of any other folder
+    with _scratch(path) as scratch:
+        folder = scratch / UNFINISHED  # made by mkdir, so that it has the permissions of any other folder
         folder.mkdir()
         yield folder
         put_in_place(folder, path, overwrite, marker)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def put_in_place(folder: Path, path: Path, overwrite: bool = False, marker: str | None = None) -> None:
@@ -62,18 +63,17 @@ def put_in_place(folder: Path, path: Path, overwrite: bool = False, marker: str 
 
 def _exchange(folder: Path, path: Path, overwrite: bool, marker: str | None) -> None:
     refuse_existing(path, overwrite, marker)
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)) / "old"
-    try:
-        if path.exists():
-            path.rename(old)
-        folder.rename(path)
-        flush_to_disk(path.parent)
-    except BaseException:
-        if old.exists() and not path.exists():
-            old.rename(path)
-        raise
-    finally:
-        shutil.rmtree(old.parent, ignore_errors=True)
+    with _scratch(path) as scratch:
+        old = scratch / "old"
+        try:
+            if path.exists():
+                path.rename(old)
+            folder.rename(path)
+            flush_to_disk(path.parent)
+        except BaseException:
+            if old.exists() and not path.exists():
+                old.rename(path)
+            raise
 
 
 @contextlib.contextmanager
@@ -82,8 +82,8 @@ def new_file(path: str | Path, overwrite: bool = False) -> Iterator[IO[bytes]]:
     path = Path(path).absolute()
     refuse_existing(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
-        fresh = Path(scratch) / "new"
+    with _scratch(path) as scratch:
+        fresh = scratch / UNFINISHED
         with open(fresh, "wb") as file:
             if path.suffix == ".gz":
                 with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
@@ -94,6 +94,35 @@ def new_file(path: str | Path, overwrite: bool = False) -> Iterator[IO[bytes]]:
         refuse_existing(path, overwrite)
         fresh.replace(path)
         flush_to_disk(path.parent)
+
+
+@contextlib.contextmanager
+def _scratch(path: Path) -> Iterator[Path]:
+    """A hidden folder beside `path` to work in; those that killed processes left behind go."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.????????"):
+        _remove_if_left(left)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    descriptor = os.open(scratch, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # not every file system has locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as this process lives
+        yield scratch
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _remove_if_left(scratch: Path) -> None:
+    """Remove a folder of `_scratch` that nobody works in any more, if there is nothing but unfinished work in it."""
+    with contextlib.suppress(OSError):  # it may be removed in this moment, or be somebody else's, or locked
+        descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            just_made = time.time() - scratch.stat().st_mtime < 60  # and so perhaps not locked yet
+            if not just_made and [path.name for path in scratch.iterdir()] == [UNFINISHED]:
+                shutil.rmtree(scratch, ignore_errors=True)
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
