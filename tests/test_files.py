@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from remargin.errors import InputError
-from remargin.files import RangeReader, map_array, new_file, new_folder, read_header, write_header
+from remargin.files import RangeReader, map_array, new_file, new_folder, read_header, write_array, write_header
 
 
 def test_a_failed_block_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -99,10 +100,31 @@ def test_the_old_folder_comes_back_if_the_last_rename_fails(tmp_path: Path, monk
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", stopped)
+    with new_folder(out, overwrite=True, marker="ours") as folder:  # Linux does not rename: there is no such moment
+        (folder / "ours").write_text("precious")
+    monkeypatch.setattr("remargin.files._swapped", lambda one, other: False)
     with pytest.raises(KeyboardInterrupt), new_folder(out, overwrite=True, marker="ours"):
         pass
     assert (out / "ours").read_text() == "precious"
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_links_are_followed_and_devices_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("there")
+    os.mkfifo(tmp_path / "pipe")
+    with new_file(tmp_path / "link") as file:
+        file.write(b"content")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there").read_text() == "content"
+    with pytest.raises(InputError, match="is no ordinary file"), new_file(tmp_path / "pipe", overwrite=True):
+        pass
+
+
+def test_a_full_disk_is_noticed_and_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left"), open("/dev/full", "wb") as file:
+        write_array(file, np.zeros(3))
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path / 'out'}'"), new_file(tmp_path / "out"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_an_empty_folder_counts_as_not_there(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import glob
 import gzip
@@ -41,10 +42,10 @@ def new_folder(path: str | Path, overwrite: bool, marker: str) -> Iterator[Path]
     >>> (target / "data.txt").read_text()
     'whole'
     """
-    path = Path(path).absolute()
+    path = Path(path).resolve()  # what a link leads to is written, not the link
     refuse_existing(path, overwrite, marker)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _scratch(path) as scratch:
+    with _naming(path), _scratch(path) as scratch:
         folder = scratch / UNFINISHED  # made by mkdir, so that it has the permissions of any other folder
         folder.mkdir()
         yield folder
@@ -52,10 +53,7 @@ def new_folder(path: str | Path, overwrite: bool, marker: str) -> Iterator[Path]
 
 
 def put_in_place(folder: Path, path: Path, overwrite: bool = False, marker: str | None = None) -> None:
-    """Make a finished folder appear at `path`, on the same disk, instead of an older one if that is allowed.
-
-    Killed in the moment between the two renames, the older one is left in a hidden folder beside `path`.
-    """
+    """Make a finished folder appear at `path`, on the same disk, instead of an older one if that is allowed."""
     flush_to_disk(*folder.rglob("*"))
     with locked(path) if path.is_dir() else contextlib.nullcontext():  # nobody may be changing the older one
         _exchange(folder, path, overwrite, marker)
@@ -63,7 +61,11 @@ def put_in_place(folder: Path, path: Path, overwrite: bool = False, marker: str 
 
 def _exchange(folder: Path, path: Path, overwrite: bool, marker: str | None) -> None:
     refuse_existing(path, overwrite, marker)
-    with _scratch(path) as scratch:
+    if path.exists() and _swapped(folder, path):
+        flush_to_disk(path.parent)
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with _scratch(path) as scratch:  # killed between two renames, the older one is left in there
         old = scratch / "old"
         try:
             if path.exists():
@@ -76,13 +78,20 @@ def _exchange(folder: Path, path: Path, overwrite: bool, marker: str | None) -> 
             raise
 
 
+def _swapped(one: Path, other: Path) -> bool:
+    """Whether two folders could change places in one step, as Linux can: at no time is one of them missing."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0
+
+
 @contextlib.contextmanager
 def new_file(path: str | Path, overwrite: bool = False) -> Iterator[IO[bytes]]:
     """A file to write beside `path`, gzipped if its name ends in .gz, which becomes `path` when the block ends well."""
-    path = Path(path).absolute()
+    path = Path(path).resolve()
     refuse_existing(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _scratch(path) as scratch:
+    with _naming(path), _scratch(path) as scratch:
         fresh = scratch / UNFINISHED
         with open(fresh, "wb") as file:
             if path.suffix == ".gz":
@@ -94,6 +103,16 @@ def new_file(path: str | Path, overwrite: bool = False) -> Iterator[IO[bytes]]:
         refuse_existing(path, overwrite)
         fresh.replace(path)
         flush_to_disk(path.parent)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors of the system that do not say so are about this path: a full disk does not know what was written."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 @contextlib.contextmanager
@@ -146,8 +165,10 @@ def refuse_existing(path: Path, overwrite: bool, marker: str | None = None) -> N
 
     Without a marker the output is a file.
     """
-    if marker is None and path.is_dir():
-        raise InputError("is a folder", file=path, do="choose another place")
+    if marker is None and path.exists() and not path.is_file():
+        raise InputError(
+            f"is {'a folder' if path.is_dir() else 'no ordinary file'}", file=path, do="choose another place"
+        )
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         problem = f"cannot be written: {above} is {'read-only' if above.is_dir() else 'not a folder'}"
@@ -205,13 +226,18 @@ def _checksum(header: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
 
 
+def write_array(file: IO[bytes], content: NDArray[Any]) -> None:
+    """Write the bytes of an array, all of them or it is an error: `tofile` does not notice a full disk at its end."""
+    file.write(np.ascontiguousarray(content).data)
+
+
 def append_array(path: Path, place: int, content: NDArray[Any]) -> None:
     """Write an array at byte `place` of a file, cut off whatever was behind it, and wait until it is on disk."""
     if place:
         _check_size(path, place, at_least=True)
-    with open(path, "ab") as file:
+    with _naming(path), open(path, "ab") as file:
         file.truncate(place)
-        content.tofile(file)
+        write_array(file, content)
         file.flush()
         os.fsync(file.fileno())
 

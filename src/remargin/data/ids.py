@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from remargin.files import map_array
+from remargin.files import append_array, map_array
 
 
 class Ids:
@@ -69,7 +69,7 @@ class IdWriter:
         self._lengths: list[NDArray[np.uint64]] = []
         self._hashes: list[NDArray[np.uint64]] = []
         if base is not None:
-            base._text.tofile(folder / Ids.FILES[0])
+            append_array(folder / Ids.FILES[0], 0, base._text)
             self._lengths.append(np.diff(base._ends, prepend=np.uint64(0)))
             hashes = np.empty(len(base), np.uint64)
             hashes[base._rows] = base._hashes
@@ -90,9 +90,9 @@ class IdWriter:
         hashes = np.concatenate([none, *self._hashes])
         order = np.argsort(hashes, kind="stable")
         _, ends_file, hashes_file, rows_file = (self._folder / name for name in Ids.FILES)
-        ends.tofile(ends_file)
-        hashes[order].tofile(hashes_file)
-        order.astype(np.uint32).tofile(rows_file)
+        append_array(ends_file, 0, ends)
+        append_array(hashes_file, 0, hashes[order])
+        append_array(rows_file, 0, order.astype(np.uint32))
         return {"count": len(ends), "text_bytes": int(ends[-1]) if len(ends) else 0}
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from remargin.data.ids import Ids, IdWriter
 from remargin.errors import InputError, first_line
-from remargin.files import RangeReader, map_array, read_header, sha256, write_header
+from remargin.files import RangeReader, append_array, map_array, read_header, sha256, write_array, write_header
 
 LONGER = "give a longer length (--length)"
 
@@ -302,7 +302,7 @@ class TokenWriter:
     def append(self, ids: Sequence[str], tokens: Tokens, truncated: int) -> None:
         """Append a batch of texts that are tokens already."""
         with open(self._folder / "tokens.bin", "ab") as file:
-            tokens.ids.astype(self._dtype).tofile(file)
+            write_array(file, tokens.ids.astype(self._dtype))
         self._ids.add(ids)
         self._lengths.append(tokens.lengths)
         self.truncated += truncated
@@ -310,7 +310,7 @@ class TokenWriter:
     def close(self) -> dict[str, Any]:
         """Write what is left and the header; returns the header."""
         lengths = np.concatenate(self._lengths) if self._lengths else np.empty(0, np.int64)
-        np.cumsum(lengths, dtype=np.uint64).tofile(self._folder / "ends.bin")
+        append_array(self._folder / "ends.bin", 0, np.cumsum(lengths, dtype=np.uint64))
         header = {
             "format": TokenStore.FORMAT,
             "ids": self._ids.close(),

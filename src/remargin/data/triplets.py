@@ -15,7 +15,7 @@ from remargin.data.collection import Collection
 from remargin.data.shuffle import Shuffle
 from remargin.data.tables import SKIP, Rejects, Row, delimited_records, headless_rows, read_rows, require_columns
 from remargin.errors import InputError
-from remargin.files import map_array, read_header, sha256, write_header
+from remargin.files import map_array, read_header, sha256, write_array, write_header
 
 # The columns of a TSV without a header: texts or ids, and a teacher's scores of ids.
 PLAIN = ["query", "positive", "negative"]
@@ -117,7 +117,7 @@ class TripletWriter:
         for name, array in (("rows.bin", rows), ("scores.bin", scores)):
             if array is not None:
                 with open(self._folder / name, "ab") as file:
-                    array.tofile(file)
+                    write_array(file, array)
 
     def close(self) -> dict[str, Any]:
         """Write the header; returns it."""

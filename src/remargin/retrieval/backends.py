@@ -112,7 +112,7 @@ class CodesStorage(Storage):
         assert self.settings.coding is not None
         coder = Coder.fit(self.matrix, self.settings.coding)
         state = {"codes": f"codes.{len(self.matrix)}.bin", "coder": f"coder.{len(self.matrix)}.bin"}
-        np.stack([coder.offset, coder.scale]).tofile(self.folder / state["coder"])
+        append_array(self.folder / state["coder"], 0, np.stack([coder.offset, coder.scale]))
         self._append(coder, 0, state)
         return state
 

@@ -316,7 +316,7 @@ class _Folder:
     def commit(self) -> None:
         """Make the change count, and remove what it replaced."""
         self.version += 1
-        self.deleted.tofile(self.folder / f"deleted.{self.version}.bin")
+        append_array(self.folder / f"deleted.{self.version}.bin", 0, self.deleted)
         flush_to_disk(*self.folder.rglob("*"))
         header = {"format": FORMAT, "version": self.version, "made": asdict(self.made), "rows": self.rows}
         header |= {"settings": asdict(self.settings), "state": self.state, "documents": int((~self.deleted).sum())}
