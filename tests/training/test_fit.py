@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from torch import nn
 
 from remargin import BiEncoder, Collection, InputError, MarginLoss
 from remargin.data.prepare import TextSettings, prepare
@@ -414,11 +415,64 @@ def test_a_log_of_targets_whose_last_line_is_cut_goes_on(tmp_path: Path) -> None
 def test_a_damaged_checkpoint_is_one_clear_line(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
     fit(model, prepared, tmp_path, settings=settings(steps=1), say=silent)
     state = tmp_path / "checkpoint" / "state.safetensors"
-    state.write_bytes(state.read_bytes()[:1000])
-    for _ in range(2):
+    whole = state.read_bytes()
+    flipped = bytearray(whole)
+    flipped[-1000] ^= 1
+    for damaged in (bytes(flipped), whole[:1000], None):
+        state.unlink()
+        if damaged is not None:
+            state.write_bytes(damaged)
         with pytest.raises(InputError, match=r"state.safetensors: damaged or missing; start the run anew"):
             fit(model, prepared, tmp_path, settings=settings(steps=2), say=silent, resume=True)
-        state.unlink(missing_ok=True)
+        state.touch()
+
+
+def test_a_log_whose_first_line_is_damaged_is_not_lost(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
+    fit(model, prepared, tmp_path, settings=settings(steps=1), say=silent)
+    metrics = tmp_path / "metrics.csv"
+    for damaged in (b"stfp" + metrics.read_bytes()[4:], b"\xff" + metrics.read_bytes()):
+        metrics.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"metrics.csv: its first line is damaged; put it back, or delete it"):
+            fit(model, prepared, tmp_path, settings=settings(steps=2), say=silent, resume=True)
+        assert metrics.read_bytes() == damaged
+
+
+def test_a_run_is_neither_overwritten_nor_gone_on_with_otherwise(
+    model: BiEncoder, prepared: Path, tmp_path: Path
+) -> None:
+    run, validator = tmp_path / "run", Validator(prepared, "dev", settings())
+    fit(model, prepared, run, settings=settings(steps=1), validator=validator, say=silent)
+
+    def refused(words: str, out: Path = run, resume: bool = True, loss: Any = None, **others: Any) -> None:
+        measured = Validator(prepared, "dev", settings(**others))
+        before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        with pytest.raises(InputError, match=words):
+            fit(model, prepared, out, loss, settings(steps=2, **others), measured, resume=resume, say=silent)
+        assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+    refused("run: has a run already; choose another place", resume=False)
+    refused("the run was started with another seed and another learning_rate", seed=1, learning_rate=1.0)
+    refused("the run was started with another loss", loss=MarginLoss(0.2))
+    refused("the run was not validated by RR before", validation_measure="RR")
+    (run / "best").rename(tmp_path / "lost")
+    refused("best: the best model of the run is missing")
+    (tmp_path / "foreign" / "last").mkdir(parents=True)
+    (tmp_path / "foreign" / "last" / "mine.txt").touch()
+    refused("last: exists and is not ours to overwrite", tmp_path / "foreign")
+
+
+def test_a_loss_of_ones_own_may_have_any_attributes(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.similarity = nn.CosineSimilarity(dim=1)
+
+        def forward(self, queries: Any, positives: Any, negatives: Any) -> Any:
+            return torch.relu(0.3 - self.similarity(queries, positives) + self.similarity(queries, negatives)).mean()
+
+    assert fit(model, prepared, tmp_path, Own(), settings(steps=2), say=silent).steps == 2
+    with pytest.raises(InputError, match="a teacher's in-batch targets need a second teacher; use DualTeacherLoss"):
+        fit(model, prepared, tmp_path / "b", MarginLoss("teacher", in_batch=True), settings(steps=2), say=silent)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from remargin import Collection, InputError, mining
+from remargin import BiEncoder, Collection, InputError, mining
 from remargin.data.prepare import TextSettings, prepare
 from remargin.files import locked
 from remargin.mining import mine
@@ -156,6 +156,36 @@ def test_only_a_margin_loss_has_two_parts(beir: Path, tiny_model: Any, tmp_path:
         assert isinstance(figure, LineFigure)
         assert (figure.caption == "The loss.") == (not has_parts)
         assert len(figure.panels[0].series) == (3 if has_parts else 1)
+
+
+def test_what_another_process_finished_meanwhile_is_not_overwritten(
+    beir: Path, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run")
+    load = BiEncoder.from_pretrained
+
+    def slow(*arguments: Any, **others: Any) -> BiEncoder:
+        monkeypatch.undo()
+        start(request, settings(steps=1), say=silent)
+        return load(*arguments, **others)
+
+    monkeypatch.setattr(BiEncoder, "from_pretrained", slow)
+    with pytest.raises(InputError, match="run: already exists"):
+        start(request, settings(steps=2), say=silent)
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["steps"] == 1
+
+
+def test_judgments_that_changed_are_noticed_on_resuming(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), str(tmp_path / "run"))  # type: ignore[arg-type]
+    start(request, settings(steps=1), say=silent)
+    judgments = tmp_path / "run" / "data" / "qrels" / "dev.tsv"
+    judgments.write_text(judgments.read_text().replace("d41", "d42"))
+    with pytest.raises(InputError, match=r"dev.tsv: damaged or missing; prepare it again"):
+        start(request, settings(steps=1), resume=True, say=silent)
+    header = tmp_path / "run" / "data" / "remargin.json"
+    header.write_text(header.read_text()[1:])
+    with pytest.raises(InputError, match=r"remargin.json: not a header that remargin wrote"):
+        start(request, settings(steps=1), resume=True, say=silent)
 
 
 def test_what_is_no_run_is_not_resumed(beir: Path, tiny_model: Any, tmp_path: Path) -> None:

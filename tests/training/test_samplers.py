@@ -305,6 +305,9 @@ class Stops(MarginLoss):
 
     calls = 0
 
+    def _get_name(self) -> str:
+        return "MarginLoss"
+
     def forward(self, *arguments: Any, **others: Any) -> torch.Tensor:
         self.calls += 1
         if self.calls > 5:

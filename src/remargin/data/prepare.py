@@ -27,6 +27,7 @@ from remargin.progress import track
 
 Kind = Literal["documents", "queries"]
 FILES: dict[Kind, str] = {"documents": "corpus.jsonl.gz", "queries": "queries.jsonl.gz"}
+FORMAT = "remargin-collection-1"
 MARKER = "remargin.json"  # in every folder that `prepare` wrote
 BATCH = 2048  # small enough that reading, tokenising and writing keep each other busy
 
@@ -157,7 +158,7 @@ def _write_summary(folder: Path, made: dict[str, Any], settings: TextSettings, r
 
     files = [*FILES.values(), *sorted(f"qrels/{path.name}" for path in (folder / "qrels").iterdir())]
     header = {
-        "format": "remargin-collection-1",
+        "format": FORMAT,
         "remargin": __version__,
         **{name: None if value is None else str(value) for name, value in made.items()},
         "settings": asdict(settings),

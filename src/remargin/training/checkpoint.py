@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from remargin.errors import InputError
-from remargin.files import new_folder, read_header, write_header
+from remargin.files import new_folder, read_header, sha256, write_header
 
-FORMAT = "remargin-checkpoint-2"
+FORMAT = "remargin-checkpoint-3"
+STATE = "state.safetensors"
 
 
 @dataclass
@@ -37,9 +38,17 @@ class Progress:
 
 
 def save_checkpoint(
-    folder: Path, progress: Progress, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer, precision: Any
+    folder: Path,
+    progress: Progress,
+    modules: dict[str, nn.Module],
+    optimiser: torch.optim.Optimizer,
+    precision: Any,
+    fixed: dict[str, Any] | None = None,
 ) -> None:
-    """Write weights, optimiser state and random state; the old checkpoint stays until the new one is whole."""
+    """Write weights, optimiser state and random state; the old checkpoint stays until the new one is whole.
+
+    `fixed` is what must be the same when the run goes on.
+    """
     tensors: dict[str, Tensor] = {f"rng.{name}": state for name, state in _random_state().items()}
     for prefix, module in modules.items():
         tensors |= {f"{prefix}.{name}": tensor for name, tensor in module.state_dict().items()}
@@ -48,26 +57,34 @@ def save_checkpoint(
         tensors |= {f"optimiser.{number}.{name}": torch.as_tensor(value) for name, value in _flat(of_parameter)}
     with new_folder(folder, overwrite=True, marker="progress.json") as out:
         whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-        safetensors.torch.save_file(whole, out / "state.safetensors")
+        safetensors.torch.save_file(whole, out / STATE)
         write_header(
             out / "progress.json",
-            {"format": FORMAT, **asdict(progress), "precision": json.loads(json.dumps(precision))},
+            {
+                "format": FORMAT,
+                **asdict(progress),
+                "precision": json.loads(json.dumps(precision)),
+                "fixed": fixed or {},
+                "sha256": sha256(out / STATE),
+            },
         )
 
 
 def load_checkpoint(
-    folder: Path, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer
+    folder: Path, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer, fixed: dict[str, Any] | None = None
 ) -> tuple[Progress, dict[str, Any]]:
     """Put everything back, and return where the run was and the state of its precision plugin."""
     remedy = "start the run anew in another folder"
     header = read_header(folder / "progress.json", FORMAT, remedy)
     header.pop("format")
-    precision = header.pop("precision")
+    precision, before, whole = header.pop("precision"), header.pop("fixed"), header.pop("sha256")
+    if changed := [name for name, value in (fixed or {}).items() if value != before.get(name)]:
+        problem = f"the run was started with another {' and another '.join(changed)}"
+        raise InputError(problem, file=folder, do="resume with the same settings, or start another run")
     header["validations"] = [(step, value) for step, value in header["validations"]]
-    try:
-        tensors = safetensors.torch.load_file(folder / "state.safetensors")
-    except (OSError, safetensors.SafetensorError):
-        raise InputError("damaged or missing", file=folder / "state.safetensors", do=remedy) from None
+    if not (folder / STATE).is_file() or sha256(folder / STATE) != whole:
+        raise InputError("damaged or missing", file=folder / STATE, do=remedy)
+    tensors = safetensors.torch.load_file(folder / STATE)
     try:
         for prefix, module in modules.items():
             names = module.state_dict()

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from remargin.errors import InputError
 from remargin.files import new_file
 
 COLUMNS = (
@@ -142,5 +143,10 @@ class Log:
 
     def _rows_before(self, step: int) -> list[dict[str, str]]:
         """What a resumed run keeps: the rows up to its checkpoint."""
-        with open(self._path, newline="") as file:
-            return [row for row in csv.DictReader(file) if (row["step"] or "").isdigit() and int(row["step"]) <= step]
+        with open(self._path, newline="", encoding="utf-8", errors="replace") as file:
+            rows = csv.DictReader(file)
+            if not {"step"} <= set(rows.fieldnames or ()) <= {*COLUMNS}:
+                do = "put it back, or delete it: the run goes on without"
+                raise InputError("its first line is damaged", file=self._path, do=do)
+            whole = (row for row in rows if None not in row and (row["step"] or "").isdigit())
+            return [row for row in whole if int(row["step"]) <= step]

@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
+from remargin.files import refuse_existing
 from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss, Similarity
+from remargin.model_folder import OURS
 from remargin.training.batches import Loader, TrainingData
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.training.engine import Engine, matmul_rate
@@ -29,6 +31,8 @@ from remargin.training.settings import FitSettings, fast_precision
 from remargin.training.stopping import Stopping
 from remargin.training.validation import Validator
 
+# What a run cannot change on its way, beside its loss.
+FIXED = ("batch_size", "accumulate", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "schedule")
 # Mean cosine among a batch's positives: an encoder that comes to this has collapsed; at this, nothing differs any more.
 COLLAPSED = 0.9999
 ALL_THE_SAME = 1 - 1e-7
@@ -69,14 +73,15 @@ def fit(
     and SIGTERM wait for the end of a step and its checkpoint.
 
     Args:
-        model: the encoder; its weights are changed.
+        model: the encoder; its weights are changed, and are the last ones in the end: `Fitted.model` has the best.
         data: a folder that `prepare` wrote, with triplets, by this model's tokenizer.
         out: the run's folder.
         loss: any module of queries, positives and negatives; without one, the settings' loss.
         settings: everything else.
-        validator: measures the model every so often; the best one is kept, and patience counts from it.
+        validator: measures the model every so often; the best one is kept, and patience counts from it. Without one,
+            there is no patience.
         loggers: Lightning loggers, beside the CSV file.
-        resume: go on from `out/checkpoint`, if there is one.
+        resume: go on from `out/checkpoint`, if there is one; else a run that is there already is an error.
         say: gets a line for people now and then.
         observe: gets the number of each batch, from 0, and its vectors: queries, positives and negatives.
 
@@ -85,6 +90,10 @@ def fit(
             collapsed.
     """
     settings, out = settings or FitSettings(), Path(out)
+    progress, checkpoint = Progress(), out / "checkpoint"
+    if not resume and (checkpoint.exists() or (out / "last").exists()):
+        raise InputError("has a run already", file=out, do="choose another place, or go on with that run (resume)")
+    refuse_existing(out / "last", overwrite=True, marker=OURS)
     precision = fast_precision() if settings.precision == "auto" else settings.precision
     scaled: Any = "16-mixed" if precision == "16" else "32-true"  # only float16 needs its gradients scaled
     fabric = Fabric(accelerator="auto", devices=1, precision=scaled, loggers=list(loggers))
@@ -107,10 +116,12 @@ def fit(
     _, wrapped = fabric.setup(model, optimiser)
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
     engine = Engine(model, settings, device, dtype, training.typical_lengths())
-    progress, checkpoint = Progress(), out / "checkpoint"
-    if resume and checkpoint.exists():
-        progress, precision_state = load_checkpoint(checkpoint, {"model": model, "loss": loss}, optimiser)
+    of_loss = repr(loss) if isinstance(loss, MarginLoss) else type(loss).__name__  # what others say may be learned
+    fixed = {name: getattr(settings, name) for name in FIXED} | {"loss": of_loss}
+    if checkpoint.exists():
+        progress, precision_state = load_checkpoint(checkpoint, {"model": model, "loss": loss}, optimiser, fixed)
         _restore_best(out / "best", checkpoint)
+        _require_best(progress, out / "best", validator)
         fabric.strategy.precision.load_state_dict(precision_state)
         say(f"resuming after step {progress.step:,}")
     say(_describe(device, training, settings))
@@ -183,7 +194,8 @@ def fit(
             progress.seconds = before_stop + time.perf_counter() - started
             if to_save or stopped:
                 precision_state = fabric.strategy.precision.state_dict()
-                save_checkpoint(checkpoint, progress, {"model": model, "loss": loss}, optimiser, precision_state)
+                modules = {"model": model, "loss": loss}
+                save_checkpoint(checkpoint, progress, modules, optimiser, precision_state, fixed)
             if asked:
                 stopping.leave()
     model.eval()
@@ -218,6 +230,15 @@ def _restore_best(best: Path, checkpoint: Path) -> None:
         (checkpoint / "best").rename(best)
 
 
+def _require_best(progress: Progress, best: Path, validator: Validator | None) -> None:
+    """The best model so far must be there, and be the best by what is measured from here on."""
+    if progress.best_step is not None and not (best / OURS).is_file():
+        raise InputError("the best model of the run is missing", file=best, do="start the run anew in another folder")
+    if validator is not None and progress.validations and validator.measure not in progress.validations[0][1]:
+        problem = f"the run was not validated by {validator.measure} before"
+        raise InputError(problem, file=best.parent, do="resume with the same measure, or start another run")
+
+
 def _describe(device: torch.device, training: TrainingData, settings: FitSettings) -> str:
     sampler = training.sampler
     epochs = settings.steps * settings.accumulate / sampler.steps_per_epoch
@@ -235,6 +256,8 @@ def needs_scores(loss: nn.Module) -> bool:
 
 
 def _require_teachers(loss: nn.Module, training: TrainingData, settings: FitSettings) -> None:
+    if isinstance(loss, MarginLoss) and loss.target == "teacher" and loss.in_batch:
+        raise InputError("a teacher's in-batch targets need a second teacher", do="use DualTeacherLoss")
     if needs_scores(loss) and not training.triplets.header["scores"]:
         raise InputError('target "teacher" needs scores', do="prepare triplets that have scores")
     if isinstance(loss, DualTeacherLoss) and settings.in_batch_teacher is None:
@@ -277,7 +300,8 @@ def _statistics(
     left_out = {"loss"}
     if not isinstance(loss, MarginLoss):
         left_out |= {"explicit_mean", "spread", "target_mean", "target_min", "target_max"}
-        loss, arguments = MarginLoss(similarity=getattr(loss, "similarity", "cosine")), {}
+        own = getattr(loss, "similarity", None)
+        loss, arguments = MarginLoss(similarity="dot" if own == "dot" else "cosine"), {}
     found = loss.statistics(queries.detach(), positives.detach(), negatives.detach(), **arguments)
     values = torch.stack(found).tolist()
     return {name: value for name, value in zip(found._fields, values, strict=True) if name not in left_out}

@@ -17,7 +17,8 @@ from typing import Any
 import yaml
 
 from remargin.data.collection import Collection, has_queries, open_source
-from remargin.data.prepare import TextSettings, prepare
+from remargin.data.prepare import FORMAT as PREPARED
+from remargin.data.prepare import MARKER, TextSettings, prepare
 from remargin.data.tables import Rejects
 from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
@@ -25,7 +26,7 @@ from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
-from remargin.files import locked, new_file, sha256
+from remargin.files import locked, new_file, read_header, sha256
 from remargin.mining import MiningSettings, mine
 from remargin.retrieval.search import search
 from remargin.training.loop import Fitted, fit, needs_scores
@@ -34,6 +35,7 @@ from remargin.training.validation import Validator
 from remargin.versions import versions
 
 CONFIG = "config.yaml"
+REMEDY = "prepare it again"
 
 
 @dataclass
@@ -54,6 +56,9 @@ class RunRequest:
     loggers: list[str] | None = None
     skip_bad: bool = False
 
+    def __post_init__(self) -> None:
+        self.out = Path(self.out)
+
 
 def start(
     request: RunRequest, settings: FitSettings, resume: bool = False, say: Callable[[str], None] = print
@@ -73,7 +78,7 @@ def start(
     """
     out = request.out
     asked = {**{name: _plain(value) for name, value in asdict(request).items()}, "settings": asdict(settings)}
-    new = _is_new(out, asked, resume)
+    _is_new(out, asked, resume)
     evaluate(Run.of({}), {"": {"": 1}}, [settings.validation_measure])  # an unknown measure is an error now
     options: Any = {"query_length": request.query_length, "document_length": request.document_length}
     model = BiEncoder.from_pretrained(request.model, pooling=request.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
@@ -92,7 +97,7 @@ def start(
     if also is not None and also.rejects.count:
         say(f"{request.also}: skipped bad input, {also.rejects.describe()}")
     out.mkdir(parents=True, exist_ok=True)
-    with locked(out), _cleared_if_bad(out, new):
+    with locked(out), _cleared_if_bad(out, _is_new(out, asked, resume)) as new:  # again: another may have been faster
         if new:
             _write_config(out, {"command": " ".join(sys.argv), "asked": asked, "versions": versions()})
         if not data.exists():
@@ -123,10 +128,10 @@ def start(
 
 
 @contextmanager
-def _cleared_if_bad(out: Path, new: bool) -> Iterator[None]:
+def _cleared_if_bad(out: Path, new: bool) -> Iterator[bool]:
     """Bad input that shows before the first step leaves a new folder empty, for the command as it should have been."""
     try:
-        yield
+        yield new
     except InputError:
         if new and not (out / "metrics.csv").exists():
             for path in out.iterdir():
@@ -198,7 +203,10 @@ def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: 
 
 
 def _verify(data: Path) -> None:
-    """See that tokens and triplets are as they were written: one damaged score spoils a run silently."""
+    """See that all is as it was written: one damaged score spoils a run silently."""
+    for name, before in read_header(data / MARKER, PREPARED, REMEDY)["sha256"].items():
+        if not (data / name).is_file() or sha256(data / name) != before:
+            raise InputError("damaged or missing", file=data / name, do=REMEDY)
     for name in ("queries", "documents"):
         TokenStore(data / "tokens" / name).verify()
     Triplets(data / "triplets").verify()
@@ -260,8 +268,7 @@ def _write_config(out: Path, content: dict[str, Any]) -> None:
 def _add_hashes(out: Path, data: Path, model: str) -> None:
     """Put the hashes of the input into the config; a run that goes on must find what it was started on."""
     config = _read_config(out)
-    header = json.loads((data / "remargin.json").read_text(encoding="utf-8"))
-    triplets = json.loads((data / "triplets" / "header.json").read_text(encoding="utf-8"))
+    header, triplets = read_header(data / MARKER, PREPARED, REMEDY), Triplets(data / "triplets").header
     hashes = {**header["sha256"], **{f"triplets/{name}": of_file for name, of_file in triplets["sha256"].items()}}
     weights = sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []
     hashes |= {f"model/{path.name}": sha256(path) for path in weights}
