@@ -16,8 +16,9 @@ import tempfile
 import time
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -25,6 +26,7 @@ from numpy.typing import DTypeLike, NDArray
 from remargin.errors import InputError
 
 UNFINISHED = "new"
+BLOCK = 1 << 24
 
 
 @contextlib.contextmanager
@@ -196,6 +198,34 @@ def sha256(path: str | Path) -> str:
     """The SHA-256 of a file's bytes."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Sums(NamedTuple):
+    """How many bytes of a file count, and the SHA-256 of each block of them, so that some can be checked at a time."""
+
+    size: int
+    blocks: list[str]
+
+    @classmethod
+    def of(cls, path: Path, size: int | None = None, before: Sums | None = None) -> Sums:
+        """Those of a file, or of its first bytes; whole blocks that it had before are not read again."""
+        size = path.stat().st_size if size is None else size
+        known = before.blocks[: before.size // BLOCK] if before else []
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            found = pool.map(lambda start: _block_sum(path, start, size), range(len(known) * BLOCK, size, BLOCK))
+            return cls(size, [*known, *found])
+
+    def verify(self, path: Path, remedy: str) -> None:
+        """See that the bytes are as they were."""
+        _check_size(path, self.size, at_least=True)
+        if Sums.of(path, self.size) != self:
+            raise InputError("damaged: not what was written", file=path, do=remedy)
+
+
+def _block_sum(path: Path, start: int, end: int) -> str:
+    with open(path, "rb") as file:
+        file.seek(start)
+        return hashlib.sha256(file.read(min(BLOCK, end - start))).hexdigest()
 
 
 def write_header(path: Path, header: dict[str, Any]) -> None:

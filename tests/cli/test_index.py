@@ -191,3 +191,4 @@ def test_a_question_and_what_answers_it(
     assert remargin(*ask, "--data", tmp_path / "moved").stderr == ""
     assert remargin("ask", "zzz", "--index", tmp_path / "bm25").stdout == "nothing found\n"
     assert remargin("ask", " ", "--index", tmp_path / "bm25").returncode == 2
+    assert "the question is not UTF-8" in remargin("ask", "caf\udce9", "--index", tmp_path / "bm25").stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -131,6 +132,13 @@ def test_the_record_of_a_run_is_no_config(remargin: Any, tmp_path: Path) -> None
     (tmp_path / "config.yaml").write_text("command: remargin fit --data x\nasked: {data: x}\n")
     failed = remargin("fit", "--config", tmp_path / "config.yaml")
     assert failed.stderr.endswith("the record of a run, not a config; to repeat it: remargin fit --data x\n")
+
+
+def test_what_a_terminal_cannot_show_is_written_otherwise() -> None:
+    code = "import remargin.cli as c; c.app = lambda: print('caf\\u00e9'); c.main()"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
+    assert ended.stdout == rb"caf\xe9" + b"\n"
 
 
 def test_stopped_by_the_user_it_says_so(beir: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from remargin.retrieval.backends import BackendSettings
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.faiss import Faiss
-from remargin.retrieval.index import add_documents, build_index, delete_documents, open_index, synchronise
+from remargin.retrieval.index import Changes, add_documents, build_index, delete_documents, open_index, synchronise
 from remargin.retrieval.search import search
 from remargin.retrieval.vectors import Made, Vectors, encode
 
@@ -351,6 +351,29 @@ def test_damaged_files_are_named_and_not_built_upon(model: BiEncoder, tmp_path: 
             open_index(folder, model)
 
 
+@pytest.mark.parametrize("settings", [BackendSettings(), BackendSettings(coding="int8"), SETTINGS["flat"]])
+def test_a_single_bit_is_noticed_also_of_what_was_added(
+    model: BiEncoder, tmp_path: Path, settings: BackendSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remargin.files.BLOCK", 100)  # so that there are several
+    folder = tmp_path / "index"
+    build_index(Vectors.of(model, DOCUMENTS), folder, settings)
+    add_documents(folder, Vectors.of(model, {"new": "text"}))
+    delete_documents(folder, ["d1"])
+    assert open_index(folder, model).search(QUERIES).rankings
+    for path in sorted(folder.rglob("*.*")):
+        if path.is_dir():
+            continue
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
+        with pytest.raises(InputError, match=rf"{path}: .*(damaged|not a header)"):
+            open_index(folder, model)
+        with pytest.raises(InputError, match=rf"{path}: .*(damaged|not a header)"):
+            delete_documents(folder, ["d2"])
+        path.write_bytes(whole)
+    assert open_index(folder, model).search(QUERIES).rankings
+
+
 def test_an_index_is_not_replaced_while_it_changes(model: BiEncoder, tmp_path: Path) -> None:
     folder = tmp_path / "index"
     build_index(Vectors.of(model, DOCUMENTS), folder)
@@ -359,6 +382,17 @@ def test_an_index_is_not_replaced_while_it_changes(model: BiEncoder, tmp_path: P
             build_index(Vectors.of(model, {"other": "text"}), folder, overwrite=True)
         index.delete(index.rows_of(["d1"]))
     assert len(open_index(folder, model)) == len(DOCUMENTS) - 1
+
+
+def test_nothing_to_add_and_nothing_to_index(model: BiEncoder, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    with pytest.raises(InputError, match="there are no documents to index"):
+        build_index(Vectors.of(model, {}), folder)
+    build_index(Vectors.of(model, {"1": "one", "2": "two", "12": "twelve"}), folder)
+    assert add_documents(folder, Vectors.of(model, {})) == Changes()
+    with pytest.raises(TypeError, match="pass a list of ids, not one string"):
+        delete_documents(folder, "12")
+    assert len(open_index(folder, model)) == 3
 
 
 def test_nothing_to_follow_and_nothing_left(model: BiEncoder, tmp_path: Path) -> None:
@@ -398,7 +432,7 @@ def test_bad_back_ends_are_named(model: BiEncoder, tmp_path: Path) -> None:
     (file,) = (tmp_path / "index").glob("faiss.*")
     file.write_bytes(b"garbage")
     with pytest.raises(InputError, match="FAISS cannot read it"):
-        open_index(tmp_path / "index", model)
+        Faiss.load(file, None)
 
 
 def test_a_replaced_index_leaves_no_collection_on_the_server(model: BiEncoder, tmp_path: Path) -> None:

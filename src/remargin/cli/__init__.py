@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from typing import Annotated, Any
@@ -74,6 +75,9 @@ def _options(
 
 def main() -> None:
     """Run the command line. Bad input is one line and exit code 2; a bug is a traceback and exit code 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # for what a terminal cannot show
     signal.signal(signal.SIGTERM, _stop)  # so that half-written folders are cleaned up
     signal.signal(signal.SIGINT, _interrupt)
     try:

@@ -24,10 +24,13 @@ def ask(
     config: Config = None,
 ) -> None:
     """Ask an index one question, and read the best documents. Texts are those of the collection that it was made of."""
+    from remargin.data.tables import encodable
     from remargin.retrieval.search import load_index
 
     if not question.strip():
         raise InputError("the question is empty", do="write it in quotes")
+    if not encodable(question):
+        raise InputError("the question is not UTF-8", do="set the terminal, or LC_ALL, to UTF-8")
     opened = load_index(index, None if model is None else load_encoder(model))
     found = opened.search({"": question}, k).rankings[""]
     texts = _texts(data or opened.data, set(found))

@@ -1,8 +1,8 @@
 """Indexes on disk: built from vectors, opened with the model that made them, changed without being built anew.
 
 A folder holds the vectors (appended to, never rewritten), the ids, which documents were deleted, and the files of the
-back end. Its header says which of these count. A change writes its files first and then the header, at once: whoever
-opens the folder meanwhile, or after a crash, finds it as it was before or as it is after.
+back end. Its header says which of these count, and what is in them. A change writes its files first and then the
+header, at once: whoever opens the folder meanwhile, or after a crash, finds it as it was before or as it is after.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from remargin.data.ids import Ids, IdWriter
 from remargin.data.tables import batches
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.files import append_array, flush_to_disk, locked, map_array, new_folder, read_header, write_header
+from remargin.files import Sums, append_array, flush_to_disk, locked, map_array, new_folder, read_header, write_header
 from remargin.progress import track
 from remargin.retrieval import bm25
 from remargin.retrieval.backends import VECTORS_AT_ONCE, BackendSettings, Storage, storage
@@ -32,8 +32,10 @@ from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.vectors import Made, Vectors, encode, text_hash
 
 HEADER = "remargin_index.json"
-FORMAT = "remargin-index-1"
+FORMAT = "remargin-index-2"
 REMEDY = "name a folder that `remargin index` wrote"
+GROWING = ("vectors.bin", "owners.bin", "hashes.bin")
+VERSIONED = ("ids.", "deleted.", "faiss.", "codes.", "coder.")
 ATTEMPTS = 10  # to open an index that is being changed
 
 
@@ -63,6 +65,8 @@ def build_index(
             before = _Folder.read(Path(out))
             replaced = before.storage(), before.state
     with new_folder(out, overwrite, HEADER) as folder:
+        if not len(vectors.ids):
+            raise InputError("there are no documents to index", do="encode some first")
         if vectors.made.kind != "documents":
             raise InputError(f"vectors of {vectors.made.kind}, not of documents", do="encode the documents")
         index = _Folder.empty(folder, vectors.made, settings or BackendSettings())
@@ -84,6 +88,7 @@ def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex
         version = _version(folder)
         try:
             index = _Folder.read(folder)
+            index.verify()
             model = model or _load_model(index.made)
             backend = index.storage().open(index.state, model.device)
             return DenseIndex(model, index.vectors(), backend, index.settings.candidates, index.deleted)
@@ -120,6 +125,8 @@ def add_documents(folder: str | Path, vectors: Vectors, replacing: bool = False)
     """
     with _changing(Path(folder)) as index:
         index.require(vectors.made)
+        if not len(vectors.ids):
+            return Changes()
         before = np.concatenate([index.rows_of(batch) for batch in batches(vectors.ids)])
         if not replacing and (before >= 0).any():
             known = vectors.ids[int((before >= 0).argmax())]
@@ -133,6 +140,8 @@ def add_documents(folder: str | Path, vectors: Vectors, replacing: bool = False)
 
 def delete_documents(folder: str | Path, ids: Sequence[str]) -> None:
     """Delete documents from an index. All of them must be in it, or nothing is deleted."""
+    if isinstance(ids, str):
+        raise TypeError("pass a list of ids, not one string")
     with _changing(Path(folder)) as index:
         rows = index.rows_of(ids)
         if (rows < 0).any():
@@ -191,6 +200,7 @@ def _changing(folder: Path) -> Iterator[_Folder]:
     _existing(folder)
     with locked(folder):
         index = _existing(folder)
+        index.verify()
         yield index
         if index.changed:
             index.commit()
@@ -229,13 +239,15 @@ class _Folder:
     deleted: NDArray[np.bool_]
     state: dict[str, Any]
     version: int
+    sums: dict[str, Sums]
     changed: bool = False
+    grown: bool = False
 
     @classmethod
     def empty(cls, folder: Path, made: Made, settings: BackendSettings) -> _Folder:
         (folder / "ids.0").mkdir()
         size = IdWriter(folder / "ids.0").close()
-        return cls(folder, made, settings, 0, "ids.0", size, np.zeros(0, bool), {}, 0)
+        return cls(folder, made, settings, 0, "ids.0", size, np.zeros(0, bool), {}, 0, {})
 
     @classmethod
     def read(cls, folder: Path) -> _Folder:
@@ -250,7 +262,13 @@ class _Folder:
             map_array(folder / f"deleted.{header['version']}.bin", np.bool_, (header["ids_size"]["count"],)).copy(),
             header["state"],
             header["version"],
+            {name: Sums(*sums) for name, sums in header["sums"].items()},
         )
+
+    def verify(self) -> None:
+        """See that every file is as it was written: a single bit makes a vector the nearest of all."""
+        for name, sums in self.sums.items():
+            sums.verify(self.folder / name, "make the index again")
 
     @cached_property
     def ids(self) -> Ids:
@@ -293,7 +311,7 @@ class _Folder:
 
     def append(self, vectors: Vectors) -> None:
         """Take in more vectors and their ids."""
-        self.changed = True
+        self.changed = self.grown = True
         first_row, first_text = self.rows, len(self.deleted)
         for place in range(0, len(vectors.matrix), VECTORS_AT_ONCE):
             block = vectors.matrix[place : place + VECTORS_AT_ONCE]
@@ -318,11 +336,19 @@ class _Folder:
         self.version += 1
         append_array(self.folder / f"deleted.{self.version}.bin", 0, self.deleted)
         flush_to_disk(*self.folder.rglob("*"))
+        needed = {self.ids_folder, f"deleted.{self.version}.bin", *self.state.values()}
         header = {"format": FORMAT, "version": self.version, "made": asdict(self.made), "rows": self.rows}
         header |= {"settings": asdict(self.settings), "state": self.state, "documents": int((~self.deleted).sum())}
-        write_header(self.folder / HEADER, header | {"ids_folder": self.ids_folder, "ids_size": self.ids_size})
-        needed = {self.ids_folder, f"deleted.{self.version}.bin", *self.state.values()}
+        header |= {"ids_folder": self.ids_folder, "ids_size": self.ids_size, "sums": self._sums(needed)}
+        write_header(self.folder / HEADER, header)
         for path in self.folder.iterdir():
-            versioned = path.name.startswith(("ids.", "deleted.", "faiss.", "codes.", "coder."))
-            if versioned and path.name not in needed:
+            if path.name.startswith(VERSIONED) and path.name not in needed:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _sums(self, needed: set[Any]) -> dict[str, Sums]:
+        """Of every file that counts. Where nothing was appended, files may go on behind what counts of them."""
+        ours = [path for path in self.folder.iterdir() if path.name in needed or path.name in GROWING]
+        paths = [file for path in ours for file in (path.iterdir() if path.is_dir() else [path])]
+        names = {str(path.relative_to(self.folder)): path for path in paths}
+        known = {} if self.grown else self.sums
+        return {name: known.get(name) or Sums.of(path, before=self.sums.get(name)) for name, path in names.items()}
