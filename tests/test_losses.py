@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -492,6 +493,12 @@ def test_wrong_inputs_are_named() -> None:
         (lambda: loss(q, p, n, mask=torch.tensor([[-1, 0]])), "outside the batch"),
         (lambda: ContrastiveLoss()(q, p, n, mask=torch.tensor([[0, 2 * B]])), "outside the batch"),
         (lambda: ContrastiveLoss()(q, p, n, ids=(torch.ones(B),) * 2 + (torch.ones(3),)), r"negative ids \(3,\)"),
+        (lambda: loss(q, p, n, mask=[[0, 1]]), "mask is list: it must be a tensor"),
+        (lambda: loss(q, p, n, mask=np.ones((1, 2), int)), "mask is ndarray: it must be a tensor"),
+        (lambda: teacher(q, p, n, teacher_margin=np.ones((B, B))), "teacher_margin is ndarray: it must be a tensor"),
+        (lambda: DualTeacherLoss()(q, p, n, torch.ones(B), [[1.0]]), "in_batch_margin is list: it must be a tensor"),
+        (lambda: ContrastiveLoss()(q, p, n, ids=([1] * B,) * 3), "query ids is list: it must be a tensor"),
+        (lambda: ContrastiveLoss()(q, p, n, ids=(torch.ones(B), np.ones(B), [])), "positive ids is ndarray"),
         (lambda: ContrastiveLoss(temperature=0.0), "temperature"),
     ]
     for call, message in cases:
