@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from remargin import losses
 from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss
+from remargin.numerics import exact_products
 
 B, D = 6, 4
 MASK = [(0, 1), (2, 2), (3, 5), (0, 4)]
@@ -388,6 +390,30 @@ def test_low_precision_settings_change_nothing_and_come_back(
     assert torch.equal(value, expected)
     for a, b in zip(ours, gradients, strict=True):
         assert torch.equal(a, b)
+
+
+def test_low_precision_settings_come_back_when_the_last_of_several_threads_is_through() -> None:
+    setting: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before, seen = setting.fp32_precision, []
+    entered, left = threading.Event(), threading.Event()
+
+    def longer() -> None:
+        with exact_products(torch.device("cpu")):
+            entered.set()
+            left.wait(10)
+            seen.append(setting.fp32_precision)
+
+    thread = threading.Thread(target=longer)
+    try:
+        setting.fp32_precision = "bf16"
+        with exact_products(torch.device("cpu")):
+            thread.start()
+            assert entered.wait(10)
+        left.set()
+        thread.join()
+        assert [*seen, setting.fp32_precision] == ["ieee", "bf16"]
+    finally:
+        setting.fp32_precision = before
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,20 +16,34 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+_BACKENDS: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+_lock = threading.Lock()
+_inside = 0  # how many are in `exact_products` now
+_before: list[str] = []  # the settings that the first of them found
+
 
 @contextlib.contextmanager
 def exact_products(device: torch.device) -> Iterator[None]:
-    """Matrix products in full precision: no autocast, no TF32, no bfloat16 on CPU. Settings come back afterwards."""
-    backends: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
-    before = [backend.fp32_precision for backend in backends]
-    try:
-        for backend in backends:
+    """Matrix products in full precision: no autocast, no TF32, no bfloat16 on CPU. Settings come back afterwards.
+
+    They are the whole process's: of several threads, the last one out brings them back.
+    """
+    global _inside, _before
+    with _lock:
+        if not _inside:
+            _before = [backend.fp32_precision for backend in _BACKENDS]
+        _inside += 1
+        for backend in _BACKENDS:
             backend.fp32_precision = "ieee"
+    try:
         with torch.autocast(device.type, enabled=False):
             yield
     finally:
-        for backend, precision in zip(backends, before, strict=True):
-            backend.fp32_precision = precision
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                for backend, precision in zip(_BACKENDS, _before, strict=True):
+                    backend.fp32_precision = precision
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
