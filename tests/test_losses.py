@@ -416,6 +416,15 @@ def test_low_precision_settings_come_back_when_the_last_of_several_threads_is_th
         setting.fp32_precision = before
 
 
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("size", [D - 1, D + 1], ids=["direct", "moments"])
+def test_a_gradient_of_the_gradient_is_refused(size: int, similarity: Any) -> None:
+    batch = random_batch(size)
+    for loss in (MarginLoss(similarity=similarity), ContrastiveLoss(similarity=similarity)):
+        with pytest.raises(RuntimeError, match="trying to differentiate twice"):
+            torch.autograd.grad(loss(*batch), batch, create_graph=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
     batch = random_batch(32, 16, dtype)

@@ -7,14 +7,14 @@ each sets its own again.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 _BACKENDS: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
 _lock = threading.Lock()
@@ -75,6 +75,22 @@ def mean_squares(offset: Tensor, left: Tensor, through: Tensor, right: Tensor) -
     return result
 
 
+def _once(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward pass that refuses create_graph: what it returns has no gradient of its own.
+
+    torch's once_differentiable overlooks that where the incoming gradient is constant, and where
+    torch.autograd.grad asks for the inputs alone: then the second derivative silently lacks a part.
+    """
+
+    @functools.wraps(backward)
+    def checked(ctx: Any, grad: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError("trying to differentiate twice: the losses have a first derivative only")
+        return backward(ctx, grad)
+
+    return checked
+
+
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
@@ -84,7 +100,7 @@ class _Product(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         a, b = ctx.saved_tensors
         with exact_products(grad.device):
@@ -107,7 +123,7 @@ class _Unit(torch.autograd.Function):
         return unit
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         unit, length = ctx.saved_tensors
         gradient: Tensor = torch.addcmul(grad, unit, dot(grad, unit), value=-1).div_(length)
@@ -128,7 +144,7 @@ class _MeanSquares(torch.autograd.Function):
         return residual.square() + spread
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         residual, left, through, right, mean, covariance = ctx.saved_tensors
         weight = (2 * grad)[:, None]
