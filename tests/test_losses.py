@@ -7,9 +7,11 @@ import math
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -19,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from remargin import losses
 from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss
+from remargin.numerics import exact_products
 
 B, D = 6, 4
 MASK = [(0, 1), (2, 2), (3, 5), (0, 4)]
@@ -389,6 +392,39 @@ def test_low_precision_settings_change_nothing_and_come_back(
         assert torch.equal(a, b)
 
 
+def test_low_precision_settings_come_back_when_the_last_of_several_threads_is_through() -> None:
+    setting: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before, seen = setting.fp32_precision, []
+    entered, left = threading.Event(), threading.Event()
+
+    def longer() -> None:
+        with exact_products(torch.device("cpu")):
+            entered.set()
+            left.wait(10)
+            seen.append(setting.fp32_precision)
+
+    thread = threading.Thread(target=longer)
+    try:
+        setting.fp32_precision = "bf16"
+        with exact_products(torch.device("cpu")):
+            thread.start()
+            assert entered.wait(10)
+        left.set()
+        thread.join()
+        assert [*seen, setting.fp32_precision] == ["ieee", "bf16"]
+    finally:
+        setting.fp32_precision = before
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("size", [D - 1, D + 1], ids=["direct", "moments"])
+def test_a_gradient_of_the_gradient_is_refused(size: int, similarity: Any) -> None:
+    batch = random_batch(size)
+    for loss in (MarginLoss(similarity=similarity), ContrastiveLoss(similarity=similarity)):
+        with pytest.raises(RuntimeError, match="trying to differentiate twice"):
+            torch.autograd.grad(loss(*batch), batch, create_graph=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
     batch = random_batch(32, 16, dtype)
@@ -492,6 +528,12 @@ def test_wrong_inputs_are_named() -> None:
         (lambda: loss(q, p, n, mask=torch.tensor([[-1, 0]])), "outside the batch"),
         (lambda: ContrastiveLoss()(q, p, n, mask=torch.tensor([[0, 2 * B]])), "outside the batch"),
         (lambda: ContrastiveLoss()(q, p, n, ids=(torch.ones(B),) * 2 + (torch.ones(3),)), r"negative ids \(3,\)"),
+        (lambda: loss(q, p, n, mask=[[0, 1]]), "mask is list: it must be a tensor"),
+        (lambda: loss(q, p, n, mask=np.ones((1, 2), int)), "mask is ndarray: it must be a tensor"),
+        (lambda: teacher(q, p, n, teacher_margin=np.ones((B, B))), "teacher_margin is ndarray: it must be a tensor"),
+        (lambda: DualTeacherLoss()(q, p, n, torch.ones(B), [[1.0]]), "in_batch_margin is list: it must be a tensor"),
+        (lambda: ContrastiveLoss()(q, p, n, ids=([1] * B,) * 3), "query ids is list: it must be a tensor"),
+        (lambda: ContrastiveLoss()(q, p, n, ids=(torch.ones(B), np.ones(B), [])), "positive ids is ndarray"),
         (lambda: ContrastiveLoss(temperature=0.0), "temperature"),
     ]
     for call, message in cases:

@@ -369,6 +369,7 @@ class ContrastiveLoss(nn.Module):
             left_out.append(not_own(_checked_mask(mask, len(q), 2 * len(q), q.device)))
         if ids is not None and self.mask_known:
             query_ids, positive_ids, negative_ids = ids
+            _check_tensor("query ids", query_ids)
             for name, given in zip(("query ids", "positive ids", "negative ids"), ids, strict=True):
                 _check(name, given, (len(q),), query_ids.device)
             known = not_own(known_pairs(query_ids, positive_ids, torch.cat([positive_ids, negative_ids])))
@@ -429,8 +430,7 @@ def _mean_similarity(p: Tensor, n: Tensor, masked: tuple[Tensor, Tensor]) -> Ten
 def _prepare(similarity: Similarity, **inputs: Tensor) -> tuple[Tensor, ...]:
     """The three inputs checked, in one dtype of at least float32, of unit length if the similarity is cosine."""
     for name, t in inputs.items():
-        if not isinstance(t, Tensor):
-            raise ValueError(f"{name} is {type(t).__name__}: embeddings must be tensors")
+        _check_tensor(name, t)
     shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in inputs.items())
     devices = ", ".join(f"{name} on {t.device}" for name, t in inputs.items())
     if len({t.shape for t in inputs.values()}) > 1 or any(t.ndim != 2 or not t.numel() for t in inputs.values()):
@@ -446,6 +446,7 @@ def _prepare(similarity: Similarity, **inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 def _checked_mask(mask: Tensor, rows: int, columns: int, device: torch.device) -> Tensor:
+    _check_tensor("mask", mask)
     _check("mask", mask, (len(mask) if mask.ndim else 0, 2), device)
     if mask.is_floating_point() or mask.dtype == torch.bool:
         raise ValueError(f"mask is {mask.dtype}: it must hold integer pairs (i, j)")
@@ -456,7 +457,13 @@ def _checked_mask(mask: Tensor, rows: int, columns: int, device: torch.device) -
     return pairs
 
 
+def _check_tensor(name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} is {type(value).__name__}: it must be a tensor")
+
+
 def _check(name: str, tensor: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    _check_tensor(name, tensor)
     if tuple(tensor.shape) != shape:
         raise ValueError(f"{name} {tuple(tensor.shape)}: its shape must be {shape}")
     if tensor.device != device:

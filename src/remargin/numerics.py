@@ -7,28 +7,43 @@ each sets its own again.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+_BACKENDS: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+_lock = threading.Lock()
+_inside = 0  # how many are in `exact_products` now
+_before: list[str] = []  # the settings that the first of them found
 
 
 @contextlib.contextmanager
 def exact_products(device: torch.device) -> Iterator[None]:
-    """Matrix products in full precision: no autocast, no TF32, no bfloat16 on CPU. Settings come back afterwards."""
-    backends: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
-    before = [backend.fp32_precision for backend in backends]
-    try:
-        for backend in backends:
+    """Matrix products in full precision: no autocast, no TF32, no bfloat16 on CPU. Settings come back afterwards.
+
+    They are the whole process's: of several threads, the last one out brings them back.
+    """
+    global _inside, _before
+    with _lock:
+        if not _inside:
+            _before = [backend.fp32_precision for backend in _BACKENDS]
+        _inside += 1
+        for backend in _BACKENDS:
             backend.fp32_precision = "ieee"
+    try:
         with torch.autocast(device.type, enabled=False):
             yield
     finally:
-        for backend, precision in zip(backends, before, strict=True):
-            backend.fp32_precision = precision
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                for backend, precision in zip(_BACKENDS, _before, strict=True):
+                    backend.fp32_precision = precision
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
@@ -60,6 +75,22 @@ def mean_squares(offset: Tensor, left: Tensor, through: Tensor, right: Tensor) -
     return result
 
 
+def _once(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward pass that refuses create_graph: what it returns has no gradient of its own.
+
+    torch's once_differentiable overlooks that where the incoming gradient is constant, and where
+    torch.autograd.grad asks for the inputs alone: then the second derivative silently lacks a part.
+    """
+
+    @functools.wraps(backward)
+    def checked(ctx: Any, grad: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError("trying to differentiate twice: the losses have a first derivative only")
+        return backward(ctx, grad)
+
+    return checked
+
+
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
@@ -69,7 +100,7 @@ class _Product(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         a, b = ctx.saved_tensors
         with exact_products(grad.device):
@@ -92,7 +123,7 @@ class _Unit(torch.autograd.Function):
         return unit
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         unit, length = ctx.saved_tensors
         gradient: Tensor = torch.addcmul(grad, unit, dot(grad, unit), value=-1).div_(length)
@@ -113,7 +144,7 @@ class _MeanSquares(torch.autograd.Function):
         return residual.square() + spread
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         residual, left, through, right, mean, covariance = ctx.saved_tensors
         weight = (2 * grad)[:, None]

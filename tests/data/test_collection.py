@@ -78,11 +78,16 @@ BAD_LINES: list[tuple[str, str, str]] = [
     ("corpus.jsonl", '{"id": "d4", "text": "x"}\n', 'corpus.jsonl:4: no "_id"'),
     ("corpus.jsonl", '{"_id": "d4", "body": "x"}\n', "corpus.jsonl:4: id 'd4': no \"text\""),
     ("corpus.jsonl", '{"_id": "d4", "text": 7}\n', "corpus.jsonl:4: id 'd4': \"text\" is not a string"),
+    ("corpus.jsonl", '{"_id": "d\\u0000", "text": "x"}\n', r"corpus.jsonl:4: id 'd\\x00': document id has a NUL byte"),
     ("queries.jsonl", '{"_id": "q4", "text": ""}\n', "queries.jsonl:4: id 'q4': query has no text"),
     ("qrels/test.tsv", "q2\td9\t1\n", "test.tsv:5: id 'd9': judgment for a document that is not in the collection"),
     ("qrels/test.tsv", "q9\td1\t1\n", "test.tsv:5: id 'q9': judgment for a query that is not in the collection"),
     ("qrels/test.tsv", "q2\td1\n", "test.tsv:5: 2 columns instead of 3"),
     ("qrels/test.tsv", "q2\td1\thigh\n", "test.tsv:5: id 'q2': grade 'high' is not a whole number"),
+    ("qrels/test.tsv", "q2\td1\t1_0\n", "test.tsv:5: id 'q2': grade '1_0' is not a whole number"),
+    ("qrels/test.tsv", "q2\td1\t1000001\n", "id 'q2': grade '1000001' .* from -1,000,000 to 1,000,000"),
+    ("qrels/test.tsv", f"q2\td1\t-{'9' * 5000}\n", "test.tsv:5: id 'q2': grade '-9+' is not a whole number"),
+    ("qrels/test.tsv", "q2\td1\0\t1\n", r"test.tsv:5: id 'd1\\x00': judgment for a document that is not in"),
     ("qrels/test.tsv", "q2\td2\t0\n", "test.tsv:5: id 'q2': document 'd2' judged 1 before and 0 now"),
 ]
 
@@ -221,6 +226,13 @@ def test_judgments_of_ir_datasets_that_contradict_each_other_are_counted(registe
     collection = Collection.load(f"irds:{registered}/test")
     check(collection)
     assert collection.notes == {"judgments dropped because an earlier one has another grade": 2}
+
+
+def test_a_grade_of_ir_datasets_that_is_too_large_is_refused(registered: str, tmp_path: Path) -> None:
+    with open(tmp_path / "test.qrels", "a") as file:
+        file.write("q2 0 d1 4294967297\n")
+    with pytest.raises(InputError, match="irds:local-test/test: id 'q2': document 'd1' has grade 4294967297"):
+        Collection.load(f"irds:{registered}/test")
 
 
 def collection(documents: dict[str, str], queries: dict[str, str], qrels: dict[str, dict[str, int]]) -> Collection:

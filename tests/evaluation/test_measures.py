@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import pytrec_eval
 from hypothesis import given, settings
@@ -114,6 +116,34 @@ def test_binarisation_at_a_grade() -> None:
     assert evaluate(run, qrels, ["R(rel=2)@10", "RR(rel=2)"]).means == {"R(rel=2)@10": 0.5, "RR(rel=2)": 0.5}
 
 
+def test_what_a_notebook_has_at_hand_is_taken() -> None:
+    ids = np.array(["a", "b", "c"])
+    run = Run.of({"q": dict(zip(ids, np.array([0.5, 0.75, 0.25], "f4"), strict=True))})
+    qrels: Any = {"q": {"a": np.int64(1), "b": 1.0, "c": np.float32(-1)}}
+    assert evaluate(run, qrels, "R@1").means == {"R@1": 0.5}
+    assert evaluate(run, qrels, ["RR", "MRR", "RR@10"]).means == {"RR": 1.0, "MRR": 1.0, "RR@10": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("scores", "qrels", "message"),
+    [
+        ({1: {"a": 1.0}}, {"1": {"a": 1}}, "query id 1 is not a string; give strings"),
+        ({"1": {"a": 1.0}}, {1: {"a": 1}}, "query id 1 is not a string"),
+        ({"q": {7: 1.0}}, {"q": {"7": 1}}, "document id 7 is not a string"),
+        ({"q": {"7": 1.0}}, {"q": {7: 1}}, "document id 7 is not a string"),
+        ({"q": {"x\0a": 1.0}}, {"q": {"x\0b": 1}}, r"document id 'x\\x00a' has a NUL byte in it"),
+        ({"q": {"x": 1.0}}, {"q": {"x\0b": 1}}, r"document id 'x\\x00b' has a NUL byte in it"),
+        ({"q": {"a": 1.0}}, {"q": {"a": 0.5}}, "id 'q': grade 0.5 of document 'a' is not a whole number; give one"),
+        ({"q": {"a": 1.0}}, {"q": {"a": math.nan}}, "grade nan of document 'a'"),
+        ({"q": {"a": 1.0}}, {"q": {"a": "1"}}, "grade '1' of document 'a'"),
+        ({"q": {"a": 1.0}}, {"q": {"a": 2**32 + 1}}, "grade 4294967297 .* from -1,000,000 to 1,000,000"),
+    ],
+)
+def test_what_pytrec_eval_would_crash_on_or_misread_is_one_clear_line(scores: Any, qrels: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        evaluate(Run.of(scores), qrels, ["RR"])
+
+
 def test_wrong_measures_and_no_judgments_are_one_clear_line() -> None:
     run = Run.of({"q": {"a": 1.0}})
     unknown = ["nDGC@10", "nDCG@", "", "nDCG@ten", "P@1.5", "R(rel=x)@5", "nDCG(gain=1)@10", "R", "nDCG@True"]
@@ -126,13 +156,13 @@ def test_wrong_measures_and_no_judgments_are_one_clear_line() -> None:
         evaluate(run, {"q": {"a": 1}}, ["NumRel(rel=2)"])
     with pytest.raises(InputError, match="could not compute ERR@20; choose another; this one needs Perl, and numbers"):
         evaluate(run, {"q": {"a": 1}}, ["RR", "ERR@20"])
+    with pytest.raises(InputError, match=r"could not compute Accuracy@1; .* the last document is relevant"):
+        evaluate(run, {"q": {"a": 1}}, ["Accuracy@1"])
     with pytest.raises(InputError, match="no judgments"):
         evaluate(run, {}, ["RR"])
 
 
 def test_bootstrap_intervals_cover_the_mean_about_as_often_as_they_say() -> None:
-    import numpy as np
-
     rng = np.random.default_rng(0)
     hits = 0
     for trial in range(100):

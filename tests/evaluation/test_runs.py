@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import tempfile
 from pathlib import Path
 from unittest import mock
@@ -38,6 +39,26 @@ def test_ties_are_broken_by_id_descending_whatever_order_they_came_in() -> None:
     assert Run.of({"q": documents}, depth=2).top("q", 5) == ["d", "c"]
 
 
+def test_a_run_is_best_first_and_of_floats_whichever_way_it_is_made() -> None:
+    scores = {"b": np.float32(0.25), "a": 0.75, "c": 1}
+    for run in (Run({"q": scores}), Run.of({"q": scores})):
+        assert list(run.rankings["q"].items()) == [("c", 1.0), ("a", 0.75), ("b", 0.25)]
+        assert {type(score) for score in run.rankings["q"].values()} == {float}
+        assert run.top("q", 2) == ["c", "a"]
+
+
+def test_a_score_that_is_nan_is_named() -> None:
+    for scores in ({"b": math.nan}, {"a": 1.0, "b": np.float32("nan"), "c": 0.5}):
+        for make in (Run, Run.of):
+            with pytest.raises(InputError, match="id 'q': the score of document 'b' is NaN"):
+                make({"q": scores})
+    assert Run.of({"q": {"a": -math.inf, "b": math.inf}}).top("q", 1) == ["b"]
+
+
+def test_any_depth_is_deep_enough() -> None:
+    assert Run.of({"q": {"a": 1.0}}, depth=10**23).rankings == {"q": {"a": 1.0}}
+
+
 def test_gzip_and_overwriting(tmp_path: Path) -> None:
     run, path = Run.of({"q": {"a": 0.25}}), tmp_path / "run.trec.gz"
     run.save(path, tag="mine")
@@ -66,6 +87,8 @@ BAD = {
     b"q2 Q0 x 2 1e999 tag": "id 'q2': score '1e999' is not a number",
     b"q2 Q0 d2000 2 0.5 tag": "id 'q2': document 'd2000' appears a second time",
     b"q1 Q0 d1999 2 0.5 tag": "id 'q1': document 'd1999' appears a second time",
+    b"q2 Q0 x\0a 2 0.5 tag": r"id 'x\x00a': id has a NUL byte in it",
+    b"\0 Q0 x 2 0.5 tag": r"id '\x00': id has a NUL byte in it",
     b"q2 Q0 M\xfcller 2 0.5 tag": "not UTF-8 (byte 0xfc at column 8)",
 }
 

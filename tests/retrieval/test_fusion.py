@@ -46,6 +46,13 @@ def test_the_weighted_sum_is_its_formula(
         assert fused.rankings[query].keys() == one[query].keys() | other[query].keys()
 
 
+def test_scores_as_far_apart_as_floats_go_are_scaled_like_any_others() -> None:
+    far = Run.of({"q": {"a": 1e308, "b": 0.0, "c": -1e308}})
+    assert weighted(far, far, 0.5).rankings == {"q": {"a": 1.0, "b": 0.5, "c": 0.0}}
+    near = Run.of({"q": {"a": 5e-324, "b": 0.0}})
+    assert weighted(near, near, 0.5).rankings == {"q": {"a": 1.0, "b": 0.0}}
+
+
 def test_the_weight_is_chosen_where_the_mean_is_best() -> None:
     good = Run.of({"q1": {"a": 3.0, "b": 2.0, "c": 1.0}, "q2": {"a": 1.0, "b": 3.0, "c": 0.0}})
     bad = Run.of({"q1": {"c": 3.0, "b": 2.0, "a": 1.0}, "q2": {"c": 3.0, "a": 2.0, "b": 1.0}})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from remargin.data.collection import SPLITS, Judgment, Text
+from remargin.data.collection import LARGEST_GRADE, SPLITS, Judgment, Text
 from remargin.data.tables import SKIP, Rejects, Row, find_file, read_lines, read_rows
 from remargin.errors import InputError
 
@@ -93,10 +94,10 @@ def read_qrels(path: Path, rejects: Rejects) -> Iterator[Judgment]:
             rejects.add(InputError(problem, file=path, line=number, do=SKIP))
             continue
         query, document, grade = (field.strip() for field in fields)
-        try:
-            value = int(grade)
-        except ValueError:
-            rejects.add(InputError(f"grade {grade!r} is not a whole number", file=path, line=number, id=query, do=SKIP))
+        value = int(grade) if re.fullmatch("[+-]?[0-9]{1,9}", grade) else None
+        if value is None or abs(value) > LARGEST_GRADE:
+            problem = f"grade {grade!r} is not a whole number from {-LARGEST_GRADE:,} to {LARGEST_GRADE:,}"
+            rejects.add(InputError(problem, file=path, line=number, id=query, do=SKIP))
             continue
         before = grades.get((query, document))
         if before is None:

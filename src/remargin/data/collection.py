@@ -15,6 +15,7 @@ from remargin.data.tables import SKIP, Rejects
 from remargin.errors import InputError
 
 SPLITS = ("train", "dev", "test")
+LARGEST_GRADE = 1_000_000  # trec_eval reserves memory by it, and wraps around at 2**32
 
 
 class Text(NamedTuple):
@@ -114,6 +115,8 @@ def checked_texts(texts: Iterator[Text], kind: str, rejects: Rejects) -> Iterato
         problem = None
         if len(item.id.split()) != 1:
             problem = f"{kind} id is empty or has white space in it, which no run file could hold"
+        elif "\0" in item.id:
+            problem = f"{kind} id has a NUL byte in it, where trec_eval would cut it off"
         elif not item.text.strip():
             problem = f"{kind} has no text"
         elif hash(item.id) in seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from remargin.data.collection import SPLITS, Judgment, Text
+from remargin.data.collection import LARGEST_GRADE, SPLITS, Judgment, Text
 from remargin.errors import InputError, first_line
 
 # What data sets call our splits.
@@ -79,6 +79,9 @@ class IrDataset:
         grades: dict[tuple[str, str], int] = {}
         for qrel in self._guarded(self._parts[split].qrels_iter):
             pair, grade = (qrel.query_id, qrel.doc_id), int(qrel.relevance)
+            if abs(grade) > LARGEST_GRADE:
+                problem = f"document {qrel.doc_id!r} has grade {grade}, and {LARGEST_GRADE:,} is the most"
+                raise InputError(problem, file=f"irds:{self._name}", id=qrel.query_id, do="choose another data set")
             if pair not in grades:
                 grades[pair] = grade
                 yield Judgment(*pair, grade)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -9,10 +10,12 @@ import math
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from remargin.data.collection import LARGEST_GRADE
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.files import new_file
@@ -49,7 +52,7 @@ class Evaluation:
 
 
 def evaluate(
-    run: Run, qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str] = DEFAULT_MEASURES
+    run: Run, qrels: Mapping[str, Mapping[str, int]], measures: str | Sequence[str] = DEFAULT_MEASURES
 ) -> Evaluation:
     """Measure a run against judgments, as trec_eval does.
 
@@ -61,25 +64,30 @@ def evaluate(
     Args:
         run: the run.
         qrels: grades by query and document.
-        measures: names as ir_measures has them: nDCG@10, R@1000, RR, Success@100, R(rel=2)@1000.
+        measures: names as ir_measures has them, one or several: nDCG@10, R@1000, RR, Success@100, R(rel=2)@1000.
 
     Raises:
-        InputError: for a measure that ir_measures does not know or cannot compute, and without judgments.
+        InputError: for a measure that ir_measures does not know or cannot compute, an id that is no string or has a
+            NUL byte, a grade that is no whole number or beyond a million, and without judgments.
 
     Example:
         >>> found = evaluate(Run.of({"q1": {"a": 2.0, "b": 1.0}}), {"q1": {"b": 1}, "q2": {"a": 1}}, ["RR", "R@1"])
         >>> found.means, found.judged, found.missing
         ({'RR': 0.25, 'R@1': 0.0}, {'RR': 0.5, 'R@1': 0.0}, ['q2'])
     """
-    parsed = {_parse(name): name for name in measures}
+    parsed = {name: _parse(name) for name in ([measures] if isinstance(measures, str) else measures)}
     if not qrels:
         raise InputError("there are no judgments to measure against", do="choose a split that has some")
-    values: dict[str, dict[str, float]] = {name: dict.fromkeys(qrels, 0.0) for name in parsed.values()}
+    values: dict[Any, dict[str, float]] = {measure: dict.fromkeys(qrels, 0.0) for measure in parsed.values()}
     rankings = {query: run.rankings[query] for query in qrels if run.rankings.get(query)}
-    for metric in _metrics(list(parsed), {query: dict(qrels[query]) for query in rankings}, rankings):
-        values[parsed[metric.measure]][metric.query_id] = float(metric.value)
-    judged = {name: _judged(rankings, qrels, judged_cutoff(name)) for name in parsed.values()}
-    return Evaluation(values, [query for query in qrels if query not in rankings], judged)
+    _check_ids("query", run.rankings, qrels)
+    for query, ranking in rankings.items():
+        _check_ids("document", ranking, qrels[query])
+    for metric in _metrics(list(values), {query: _grades(query, qrels[query]) for query in rankings}, rankings):
+        values[metric.measure][metric.query_id] = float(metric.value)
+    per_query = {name: values[measure] for name, measure in parsed.items()}
+    judged = {name: _judged(rankings, qrels, judged_cutoff(name)) for name in parsed}
+    return Evaluation(per_query, [query for query in qrels if query not in rankings], judged)
 
 
 def judged_cutoff(measure: str) -> int:
@@ -89,6 +97,26 @@ def judged_cutoff(measure: str) -> int:
     (100, 10)
     """
     return int(_parse(measure).params.get("cutoff", _JUDGED_CUTOFF))
+
+
+def _check_ids(kind: str, *ids: Iterable[str]) -> None:
+    """Refuse what pytrec_eval crashes on, or cuts off at a NUL byte."""
+    for some in ids:
+        with contextlib.suppress(TypeError):  # an id that is not a string
+            if "\0" not in "".join(some):
+                continue
+        bad = next(id for id in some if not isinstance(id, str) or "\0" in id)
+        problem = "has a NUL byte in it" if isinstance(bad, str) else "is not a string"
+        raise InputError(f"{kind} id {bad!r} {problem}", do="give strings without a NUL, in run and judgments alike")
+
+
+def _grades(query: str, judged: Mapping[str, int]) -> dict[str, int]:
+    """Python's integers, which pytrec_eval wants, out of NumPy's, or out of 1.0."""
+    for document, grade in judged.items():
+        if not (isinstance(grade, Real) and abs(grade) <= LARGEST_GRADE and grade == int(grade)):
+            problem = f"grade {grade!r} of document {document!r} is not a whole number"
+            raise InputError(problem, id=query, do=f"give one from {-LARGEST_GRADE:,} to {LARGEST_GRADE:,}")
+    return {document: int(grade) for document, grade in judged.items()}
 
 
 def _judged(rankings: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Mapping[str, int]], cutoff: int) -> float:
@@ -127,9 +155,11 @@ def _metrics(
         }
         try:
             yield from ir_measures.iter_calc(others, qrels, ranks)
-        except (OSError, subprocess.CalledProcessError):  # gdeval, a Perl program
+        except (OSError, subprocess.CalledProcessError, ZeroDivisionError) as error:
             names = " or ".join(map(str, others))
-            do = "choose another; this one needs Perl, and numbers as query ids"
+            of_gdeval = "; this one needs Perl, and numbers as query ids"
+            of_accuracy = "; Accuracy is not defined where the last document is relevant"
+            do = "choose another" + (of_accuracy if isinstance(error, ZeroDivisionError) else of_gdeval)
             raise InputError(f"ir_measures could not compute {names}", do=do) from None
 
 

@@ -20,6 +20,11 @@ from remargin.files import new_file
 class Run:
     """For each query its documents and their scores, best first. Ties are broken by id, descending, as trec_eval does.
 
+    Scores may come in any order, and as NumPy's numbers.
+
+    Raises:
+        InputError: for a score that is NaN.
+
     Example:
         >>> run = Run.of({"q1": {"a": 0.5, "b": 0.9, "c": 0.5}})
         >>> list(run.rankings["q1"])
@@ -30,27 +35,32 @@ class Run:
 
     rankings: dict[str, dict[str, float]] = field(repr=False)
 
+    def __post_init__(self) -> None:
+        self.rankings = {query: _ranked(query, documents) for query, documents in self.rankings.items()}
+
     @classmethod
     def of(cls, scores: Mapping[str, Mapping[str, float]], depth: int | None = None) -> Run:
         """A run from scores in any order, cut at some depth."""
-        rankings = {query: _ranked(dict(documents)) for query, documents in scores.items()}
+        run = cls({query: dict(documents) for query, documents in scores.items()})
         if depth is not None:
-            rankings = {query: dict(itertools.islice(found.items(), depth)) for query, found in rankings.items()}
-        return cls(rankings)
+            for query, found in run.rankings.items():
+                run.rankings[query] = dict(itertools.islice(found.items(), min(depth, len(found))))
+        return run
 
     @classmethod
     def load(cls, path: str | Path) -> Run:
         """Read a TREC run file: query, Q0, document, rank, score, tag. Scores decide the order, not ranks.
 
         Raises:
-            InputError: for a line with other columns, a score that is no finite number, a document that a query has
-                twice, bytes that are not UTF-8, or gzip data that ends early, with file and line.
+            InputError: for a line with other columns, a score that is no finite number, an id with a NUL byte, a
+                document that a query has twice, bytes that are not UTF-8, or gzip data that ends early, with file and
+                line.
         """
         path = Path(path)
         scores = _read_quickly(path)
         if scores is None:
             scores = _read_carefully(path)
-        return cls({query: _ranked(documents) for query, documents in scores.items()})
+        return cls(scores)
 
     def save(self, path: str | Path, tag: str = "remargin", overwrite: bool = False) -> None:
         """Write a TREC run file, gzipped if its name ends in .gz. Scores keep every digit of a float32."""
@@ -84,11 +94,17 @@ class Run:
         return len(self.rankings)
 
 
-def _ranked(documents: dict[str, float]) -> dict[str, float]:
+def _ranked(query: str, documents: dict[str, float]) -> dict[str, float]:
     """The documents in order: as they are, if they are, as in most files; or by score alone; or, with ties, by id too.
 
     Each is faster than the next.
     """
+    if not set(map(type, documents.values())) <= {float}:
+        documents = {document: float(score) for document, score in documents.items()}
+    if math.isnan(sum(documents.values())):  # a NaN, or infinities of both signs
+        nan = [document for document, score in documents.items() if math.isnan(score)]
+        if nan:
+            raise InputError(f"the score of document {nan[0]!r} is NaN", id=query, do="give a number")
     for key in (operator.itemgetter(1), operator.itemgetter(1, 0)):
         if not _in_order(documents):
             documents = dict(sorted(documents.items(), key=key, reverse=True))
@@ -119,8 +135,9 @@ def _read_quickly(path: Path) -> dict[str, dict[str, float]] | None:
     except (ValueError, EOFError, OSError, zlib.error):
         return None
     repeated = sum(map(len, scores.values())) < lines
+    nul = any("\0" in "".join([query, *ranking]) for query, ranking in scores.items())
     finite = all(all(map(math.isfinite, ranking.values())) for ranking in scores.values())
-    return scores if scores and finite and not repeated else None
+    return scores if scores and finite and not repeated and not nul else None
 
 
 def _read_carefully(path: Path) -> dict[str, dict[str, float]]:
@@ -137,6 +154,9 @@ def _read_carefully(path: Path) -> dict[str, dict[str, float]]:
         if score is None:
             do = "write a finite number there"
             raise InputError(f"score {text!r} is not a number", file=path, line=number, id=query, do=do)
+        for id in (query, document):
+            if "\0" in id:
+                raise InputError("id has a NUL byte in it", file=path, line=number, id=id, do="write it without")
         ranking = scores.setdefault(query, {})
         if document in ranking:
             problem = f"document {document!r} appears a second time"

@@ -91,4 +91,8 @@ def _scaled(ranking: Mapping[str, float]) -> dict[str, float]:
     if not ranking:
         return {}
     low, high = min(ranking.values()), max(ranking.values())
-    return {document: (score - low) / (high - low) if high > low else 1.0 for document, score in ranking.items()}
+    if low == high:
+        return dict.fromkeys(ranking, 1.0)
+    half = 0.5 if math.isinf(high - low) else 1.0
+    span = high * half - low * half
+    return {document: (score * half - low * half) / span for document, score in ranking.items()}
