@@ -67,8 +67,14 @@ def test_a_saved_bm25_finds_the_same(tmp_path: Path) -> None:
     assert isinstance(again._index.scores["data"], np.memmap)
     with pytest.raises(InputError, match="already exists"):
         index.save(tmp_path / "index")
-    next((tmp_path / "index" / "bm25s").glob("data*")).unlink()
-    with pytest.raises(InputError, match="missing, or damaged"):
+    for file in (tmp_path / "index").glob("*/*"):
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(InputError, match=f"{file.name}: damaged"):
+            BM25.load(tmp_path / "index")
+        file.write_bytes(whole)
+    file.unlink()
+    with pytest.raises(InputError, match=f"{file.name}: missing"):
         BM25.load(tmp_path / "index")
     for k1, b in ((-1, 0.4), (0.9, 1.5)):
         with pytest.raises(InputError, match="use k1 of at least 0"):

@@ -13,7 +13,7 @@ import numpy as np
 from remargin.data.ids import Ids, IdWriter
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
-from remargin.files import new_folder, read_header, sha256, write_header
+from remargin.files import Sums, new_folder, read_header, write_header
 
 # Snowball's names and those of the stop word lists that bm25s has for them.
 LANGUAGES = {
@@ -21,7 +21,7 @@ LANGUAGES = {
     "russian": "ru", "swedish": "sv", "dutch": "nl", "norwegian": "no",
 }  # fmt: skip
 HEADER = "remargin_bm25.json"
-FORMAT = "remargin-bm25-1"
+FORMAT = "remargin-bm25-2"
 REMEDY = "build it again with `remargin index --index bm25`"
 
 
@@ -88,9 +88,9 @@ class BM25:
             (out / "ids").mkdir()
             writer = IdWriter(out / "ids")
             writer.add(list(self._ids))
-            checksums = {file.name: sha256(file) for file in sorted((out / "bm25s").iterdir())}
-            header = {"format": FORMAT, "data": data, **self._parameters, "ids": writer.close(), "sha256": checksums}
-            write_header(out / HEADER, header)
+            header = {"format": FORMAT, "data": data, **self._parameters, "ids": writer.close()}
+            sums = {str(file.relative_to(out)): Sums.of(file) for file in sorted(out.glob("*/*"))}
+            write_header(out / HEADER, {**header, "sums": sums})
 
     @classmethod
     def load(cls, folder: str | Path) -> BM25:
@@ -104,11 +104,9 @@ class BM25:
         self = cls.__new__(cls)
         self.data = header["data"]
         self._parameters = {name: header[name] for name in ("k1", "b", "language")}
+        for name, sums in header["sums"].items():
+            Sums(*sums).verify(folder / name, REMEDY)
         self._ids = Ids(folder / "ids", **header["ids"])
-        for name, checksum in header["sha256"].items():
-            file = folder / "bm25s" / name
-            if not file.is_file() or sha256(file) != checksum:
-                raise InputError("missing, or damaged: its checksum does not match", file=file, do=REMEDY)
         self._index = _bm25s().BM25.load(folder / "bm25s", mmap=True, load_corpus=False)
         return self
 
