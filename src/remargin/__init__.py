@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remargin.data.collection import Collection
+    from remargin.data.prepare import prepare
     from remargin.data.triplets import Triplets
     from remargin.encoder import BiEncoder
     from remargin.errors import InputError
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from remargin.evaluation.measures import evaluate
     from remargin.evaluation.runs import Run
     from remargin.losses import ContrastiveLoss, MarginLoss
+    from remargin.mining import mine
     from remargin.retrieval.search import search
     from remargin.training.loop import fit
     from remargin.training.settings import FitSettings, fit_settings
+    from remargin.training.validation import Validator
 
 __version__ = "0.1.0"
 
@@ -36,10 +39,13 @@ _HOMES = {
     "MarginLoss": "remargin.losses",
     "Run": "remargin.evaluation.runs",
     "Triplets": "remargin.data.triplets",
+    "Validator": "remargin.training.validation",
     "compare": "remargin.evaluation.comparison",
     "evaluate": "remargin.evaluation.measures",
     "fit": "remargin.training.loop",
     "fit_settings": "remargin.training.settings",
+    "mine": "remargin.mining",
+    "prepare": "remargin.data.prepare",
     "search": "remargin.retrieval.search",
 }
 
@@ -52,10 +58,13 @@ __all__ = [
     "MarginLoss",
     "Run",
     "Triplets",
+    "Validator",
     "compare",
     "evaluate",
     "fit",
     "fit_settings",
+    "mine",
+    "prepare",
     "search",
 ]
 
