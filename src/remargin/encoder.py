@@ -160,6 +160,9 @@ class BiEncoder(nn.Module):
         model.name = str(name)
         return model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_copy": None}  # laid out for oneDNN, it can neither be copied nor pickled
+
     @property
     def dimension(self) -> int:
         """How long the vectors are."""
@@ -264,9 +267,9 @@ class BiEncoder(nn.Module):
         return nn.functional.normalize(vectors, dim=1) if self.similarity == "cosine" else vectors
 
     def _computing(self) -> Compute:
-        """The copy of the weights to compute with; made anew when a weight has changed or moved."""
+        """The copy of the weights to compute with; made anew when a weight or the pooling has changed or moved."""
         dtype = encoding_dtype(self.precision, self.device)
-        state = (dtype, weights_state(self))
+        state = (dtype, self.pooling, weights_state(self))
         if self._copy is None or self._copy[0] != state:
             self._copy = None  # two copies at once might not fit
             self._copy = (state, Compute(self, dtype).freeze())
