@@ -246,6 +246,15 @@ def test_encoding_nothing_and_a_bare_string(tiny_model: Any) -> None:
         model.encode_queries("a query")
     with pytest.raises(TypeError, match=r"queries\[1\] is NoneType, not a string"):
         model.encode_queries(["a", None])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"not a mapping: its values\(\)"):
+        model.encode_documents({"d1": "a text"})
+
+
+def test_texts_may_be_anything_that_gives_strings(tiny_model: Any) -> None:
+    model = BiEncoder.from_pretrained(tiny_model("bert"))
+    vectors = model.encode_documents(TEXTS)
+    for texts in (dict(enumerate(TEXTS)).values(), iter(TEXTS), np.array(TEXTS)):
+        np.testing.assert_array_equal(model.encode_documents(texts), vectors)
 
 
 @pytest.mark.parametrize("size", [0, -1])

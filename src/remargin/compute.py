@@ -55,7 +55,7 @@ def weights_state(module: nn.Module) -> tuple[Any, ...]:
     False
     """
     weights = list(module.parameters())
-    numbers = torch.cat([weight.flatten()[:: weight.numel() // 8 + 1] for weight in weights]).float().cpu().numpy()
+    numbers = torch.cat([weight.flatten()[:: weight.numel() // 4 + 1] for weight in weights]).float().cpu().numpy()
     return _optimiser_steps, numbers.tobytes(), *((weight.data_ptr(), weight._version) for weight in weights)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -200,22 +200,25 @@ class BiEncoder(nn.Module):
         return pooled
 
     def encode_queries(
-        self, texts: Sequence[str], batch_size: int | None = None, progress: bool | None = None
+        self, texts: Iterable[str], batch_size: int | None = None, progress: bool | None = None
     ) -> NDArray[np.float32]:
         """Vectors of queries, (n, d), in their order; of unit length if the similarity is cosine."""
         return self._encode("queries", texts, self.query_prefix, self.query_length, batch_size, progress)
 
     def encode_documents(
-        self, texts: Sequence[str], batch_size: int | None = None, progress: bool | None = None
+        self, texts: Iterable[str], batch_size: int | None = None, progress: bool | None = None
     ) -> NDArray[np.float32]:
         """Vectors of documents, (n, d), in their order; of unit length if the similarity is cosine."""
         return self._encode("documents", texts, self.document_prefix, self.document_length, batch_size, progress)
 
     def _encode(
-        self, kind: str, texts: Sequence[str], prefix: str, length: int, batch_size: int | None, progress: bool | None
+        self, kind: str, texts: Iterable[str], prefix: str, length: int, batch_size: int | None, progress: bool | None
     ) -> NDArray[np.float32]:
         if isinstance(texts, str):
             raise TypeError("pass a list of texts, not one string")
+        if isinstance(texts, Mapping):
+            raise TypeError("pass a list of texts, not a mapping: its values()")
+        texts = texts if isinstance(texts, Sequence) else list(texts)
         for number, text in enumerate(texts):
             if not isinstance(text, str):
                 raise TypeError(f"{kind}[{number}] is {type(text).__name__}, not a string")

@@ -233,3 +233,15 @@ def test_bad_settings_are_named(model: BiEncoder, tmp_path: Path) -> None:
         Vectors.load(tmp_path / "out2")
     with pytest.raises(InputError, match=HEADER):
         Vectors.load(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [("d1", "text"), "text", Text(1, "text"), Text("d1", None)])  # type: ignore[arg-type]
+def test_what_is_no_text_is_named_and_leaves_nothing(wrong: Any, model: BiEncoder, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is no Text with an id and a text, both strings; pass Text\(id, text\)"):
+        encode(model, [TEXTS[0], wrong], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_are_strings(model: BiEncoder) -> None:
+    with pytest.raises(InputError, match=r"Text\(id=1, text='a'.* both strings"):
+        Vectors.of(model, {1: "a"})  # type: ignore[dict-item]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -126,9 +127,9 @@ class Vectors:
     def of(cls, model: BiEncoder, documents: Mapping[str, str], data: str = "") -> Vectors:
         """Encode documents into memory, one vector each."""
         made = Made.by(model, data)
+        hashes = np.array([text_hash(Text(id, text)) for id, text in documents.items()], np.uint64)
         matrix = finite(model.encode_documents(list(documents.values())), made)
-        texts = (Text(id, text) for id, text in documents.items())
-        return cls(made, matrix, list(documents), np.array([text_hash(text) for text in texts], np.uint64))
+        return cls(made, matrix, list(documents), hashes)
 
 
 def finite(vectors: NDArray[Any], made: Made) -> NDArray[Any]:
@@ -141,6 +142,8 @@ def finite(vectors: NDArray[Any], made: Made) -> NDArray[Any]:
 
 def text_hash(text: Text) -> int:
     """A hash of a text and its id."""
+    if not isinstance(text, Text) or not isinstance(text.id, str) or not isinstance(text.text, str):
+        raise InputError(f"{text!r:.60} is no Text with an id and a text, both strings", do="pass Text(id, text)")
     content = f"{text.id}\0{text.text}".encode()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
@@ -179,9 +182,14 @@ def encode(
     with locked(folder):
         work = _Work(folder, made)
         blocks = batches(track(texts, "encoding"), TEXTS_AT_ONCE)
-        for block in ahead(work.plan(block, model) for block in blocks):  # tokenised while others are encoded
-            work.write(block, model)
-        work.close()
+        try:
+            for block in ahead(work.plan(block, model) for block in blocks):  # tokenised while others are encoded
+                work.write(block, model)
+            work.close()
+        except BaseException:
+            if not (folder / JOURNAL).exists():  # there is nothing to go on from
+                shutil.rmtree(folder)
+            raise
         put_in_place(folder, out, overwrite, HEADER)
         (out / JOURNAL).unlink()  # not before all is in place: with it, nothing has to be encoded again
     return Vectors.load(out)
