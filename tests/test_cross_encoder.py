@@ -236,7 +236,17 @@ def test_scoring_follows_the_weights_and_leaves_the_training_mode(sharp: Any) ->
     assert model.model.training
     with torch.no_grad():
         next(model.model.parameters()).mul_(2)
-    assert np.abs(model.score(PAIRS) - before).max() > 1e-3
+    after = model.score(PAIRS)
+    assert np.abs(after - before).max() > 1e-3
+    next(model.model.parameters()).data.mul_(2)
+    assert np.abs(model.score(PAIRS) - after).max() > 1e-3
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_size_below_one_is_refused(sharp: Any, size: int) -> None:
+    model = CrossEncoder.from_pretrained(sharp())
+    with pytest.raises(InputError, match=f"a batch size of {size}; use 1 or more"):
+        model.score(PAIRS, batch_size=size)
 
 
 def test_scoring_nothing_and_progress(sharp: Any, capsys: pytest.CaptureFixture[str]) -> None:

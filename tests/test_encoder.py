@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import json
 import logging
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -243,6 +246,22 @@ def test_encoding_nothing_and_a_bare_string(tiny_model: Any) -> None:
         model.encode_queries("a query")
     with pytest.raises(TypeError, match=r"queries\[1\] is NoneType, not a string"):
         model.encode_queries(["a", None])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"not a mapping: its values\(\)"):
+        model.encode_documents({"d1": "a text"})
+
+
+def test_texts_may_be_anything_that_gives_strings(tiny_model: Any) -> None:
+    model = BiEncoder.from_pretrained(tiny_model("bert"))
+    vectors = model.encode_documents(TEXTS)
+    for texts in (dict(enumerate(TEXTS)).values(), iter(TEXTS), np.array(TEXTS)):
+        np.testing.assert_array_equal(model.encode_documents(texts), vectors)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_size_below_one_is_refused(tiny_model: Any, size: int) -> None:
+    model = BiEncoder.from_pretrained(tiny_model("bert"))
+    with pytest.raises(InputError, match=f"a batch size of {size}; use 1 or more"):
+        model.encode_documents(TEXTS, batch_size=size)
 
 
 def test_encoding_leaves_the_training_mode_as_it_was(tiny_model: Any) -> None:
@@ -341,3 +360,23 @@ def test_what_an_optimiser_changes_is_what_encodes(tiny_model: Any, fused: bool)
     optimiser.step()
     after = model.encode_documents(["a text"])
     assert np.abs(after - before).max() > 1e-3
+
+
+def test_what_is_changed_past_autograd_is_what_encodes(tiny_model: Any) -> None:
+    model = BiEncoder.from_pretrained(tiny_model())
+    before = model.encode_documents(["a text"])
+    for weight in model.parameters():
+        weight.data.mul_(1.5)  # as code that averages weights does; leaves no trace in their versions
+    after = model.encode_documents(["a text"])
+    assert np.abs(after - before).max() > 1e-3
+    model.pooling = "mean"
+    assert np.abs(model.encode_documents(["a text"]) - after).max() > 1e-3
+
+
+def test_a_model_that_has_encoded_can_be_copied_pickled_and_saved(tiny_model: Any) -> None:
+    model = BiEncoder.from_pretrained(tiny_model("bert"), device="cpu")
+    vectors = model.encode_documents(TEXTS)
+    torch.save(model, saved := io.BytesIO())
+    saved.seek(0)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), torch.load(saved, weights_only=False)):
+        np.testing.assert_array_equal(other.encode_documents(TEXTS), vectors)

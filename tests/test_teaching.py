@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from remargin.cross_encoder import CrossEncoder
 from remargin.data.prepare import prepare
 from remargin.data.tables import Rejects
 from remargin.data.triplets import read_triplets
-from remargin.files import locked
+from remargin.files import locked, read_header, write_header
 from remargin.teaching import report_of, taught_before, teach
 
 WORDS = ["margins", "query", "document", "value", "list", "text", "model"]
@@ -207,6 +208,30 @@ def test_parts_are_used_only_for_the_same_work(
         teacher.length = 9
     teach(triplets, tmp_path / "s.tsv", teacher, collection)
     assert parts.exists() == (change != "nothing")
+    teach(triplets, tmp_path / "whole.tsv", teacher, collection)
+    assert (tmp_path / "s.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["a digit", "too few", "cut off"])
+def test_damaged_parts_are_scored_again(
+    damage: str, teacher: CrossEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teaching, "PAIRS_AT_ONCE", 40)
+    triplets, collection = mined(tmp_path / "t.tsv"), made_up()
+    with monkeypatch.context() as stopped:
+        stop_after(2, stopped)
+        with pytest.raises(KeyboardInterrupt):
+            teach(triplets, tmp_path / "s.tsv", teacher, collection)
+    [parts] = tmp_path.glob(".s.tsv.*")
+    content = (parts / "1.json").read_text()
+    if damage == "a digit":
+        (parts / "1.json").write_text(re.sub(r"\d\.\d", "7.5", content, count=1))
+    if damage == "too few":
+        part = read_header(parts / "1.json", teaching.FORMAT, "")
+        write_header(parts / "1.json", {**part, "scores": part["scores"][1:]})
+    if damage == "cut off":
+        (parts / "1.json").write_text(content[:-9])
+    teach(triplets, tmp_path / "s.tsv", teacher, collection)
     teach(triplets, tmp_path / "whole.tsv", teacher, collection)
     assert (tmp_path / "s.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
 

@@ -40,10 +40,12 @@ def _count_step(*_: Any) -> None:
 register_optimizer_step_post_hook(_count_step)
 
 
+@torch.no_grad()
 def weights_state(module: nn.Module) -> tuple[Any, ...]:
     """Becomes another when a weight is changed or moved: a copy that was made before is then out of date.
 
-    Every step of every optimiser counts: a fused one changes weights without a trace in their versions.
+    Every step of every optimiser counts: a fused one changes weights without a trace in their versions. So does
+    `weight.data.copy_(...)`, which shows in a few numbers of each weight.
 
     >>> layer = nn.Linear(2, 2)
     >>> before = weights_state(layer)
@@ -52,7 +54,9 @@ def weights_state(module: nn.Module) -> tuple[Any, ...]:
     >>> weights_state(layer) == before
     False
     """
-    return _optimiser_steps, *((weight.data_ptr(), weight._version) for weight in module.parameters())
+    weights = list(module.parameters())
+    numbers = torch.cat([weight.flatten()[:: weight.numel() // 4 + 1] for weight in weights]).float().cpu().numpy()
+    return _optimiser_steps, numbers.tobytes(), *((weight.data_ptr(), weight._version) for weight in weights)
 
 
 class Compute(nn.Module):
@@ -141,8 +145,7 @@ class Compute(nn.Module):
     ) -> list[NDArray[np.int64]]:
         """Which texts to encode together: `size` of them if given, else about as many tokens as run best at once."""
         if size is not None:
-            order = np.argsort(-lengths, kind="stable")
-            return [order[start : start + size] for start in range(0, len(order), size)]
+            return in_batches(lengths, size)
         gpu = device.type != "cpu"
         return list(cut(lengths, TOKENS_AT_ONCE[gpu], by_length=not (gpu and self.packed)))
 
@@ -182,6 +185,18 @@ class Compute(nn.Module):
             whole = torch.zeros_like(mine) if gradient is None else gradient
             parts += whole.split(sizes) if sizes else [whole]
         return parts
+
+
+def in_batches(lengths: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+    """Rows of `size` texts each, the longest first.
+
+    >>> [rows.tolist() for rows in in_batches(np.array([3, 9, 5]), 2)]
+    [[1, 2], [0]]
+    """
+    if size < 1:
+        raise InputError(f"a batch size of {size}", do="use 1 or more")
+    order = np.argsort(-lengths, kind="stable")
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def copy_together(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from remargin import model_folder
 from remargin.ahead import ahead
-from remargin.compute import TOKENS_AT_ONCE, weights_state
+from remargin.compute import TOKENS_AT_ONCE, in_batches, weights_state
 from remargin.data.tokens import PairTokens, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.encoder import EncodingPrecision, encoding_dtype, longest_input
 from remargin.errors import InputError, first_line
@@ -174,8 +174,7 @@ class CrossEncoder:
             if batch_size is None:
                 groups = list(cut(lengths, TOKENS_AT_ONCE[gpu], by_length=True))
             else:
-                order = np.argsort(-lengths, kind="stable")
-                groups = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+                groups = in_batches(lengths, batch_size)
             with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):  # the precision is our own
                 logits = [self.logits(_some(pairs, rows), model) for rows in groups]
             scores = np.empty(len(lengths), np.float32)

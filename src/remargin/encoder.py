@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -160,6 +160,9 @@ class BiEncoder(nn.Module):
         model.name = str(name)
         return model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_copy": None}  # laid out for oneDNN, it can neither be copied nor pickled
+
     @property
     def dimension(self) -> int:
         """How long the vectors are."""
@@ -197,22 +200,25 @@ class BiEncoder(nn.Module):
         return pooled
 
     def encode_queries(
-        self, texts: Sequence[str], batch_size: int | None = None, progress: bool | None = None
+        self, texts: Iterable[str], batch_size: int | None = None, progress: bool | None = None
     ) -> NDArray[np.float32]:
         """Vectors of queries, (n, d), in their order; of unit length if the similarity is cosine."""
         return self._encode("queries", texts, self.query_prefix, self.query_length, batch_size, progress)
 
     def encode_documents(
-        self, texts: Sequence[str], batch_size: int | None = None, progress: bool | None = None
+        self, texts: Iterable[str], batch_size: int | None = None, progress: bool | None = None
     ) -> NDArray[np.float32]:
         """Vectors of documents, (n, d), in their order; of unit length if the similarity is cosine."""
         return self._encode("documents", texts, self.document_prefix, self.document_length, batch_size, progress)
 
     def _encode(
-        self, kind: str, texts: Sequence[str], prefix: str, length: int, batch_size: int | None, progress: bool | None
+        self, kind: str, texts: Iterable[str], prefix: str, length: int, batch_size: int | None, progress: bool | None
     ) -> NDArray[np.float32]:
         if isinstance(texts, str):
             raise TypeError("pass a list of texts, not one string")
+        if isinstance(texts, Mapping):
+            raise TypeError("pass a list of texts, not a mapping: its values()")
+        texts = texts if isinstance(texts, Sequence) else list(texts)
         for number, text in enumerate(texts):
             if not isinstance(text, str):
                 raise TypeError(f"{kind}[{number}] is {type(text).__name__}, not a string")
@@ -264,9 +270,9 @@ class BiEncoder(nn.Module):
         return nn.functional.normalize(vectors, dim=1) if self.similarity == "cosine" else vectors
 
     def _computing(self) -> Compute:
-        """The copy of the weights to compute with; made anew when a weight has changed or moved."""
+        """The copy of the weights to compute with; made anew when a weight or the pooling has changed or moved."""
         dtype = encoding_dtype(self.precision, self.device)
-        state = (dtype, weights_state(self))
+        state = (dtype, self.pooling, weights_state(self))
         if self._copy is None or self._copy[0] != state:
             self._copy = None  # two copies at once might not fit
             self._copy = (state, Compute(self, dtype).freeze())

@@ -23,7 +23,7 @@ from remargin.data.scores import PairScore, read_scores
 from remargin.data.tables import SKIP, Rejects, batches, open_binary
 from remargin.data.tokens import LONGER
 from remargin.errors import InputError
-from remargin.files import locked, new_file, refuse_existing, sha256
+from remargin.files import locked, new_file, read_header, refuse_existing, sha256, write_header
 from remargin.progress import track
 
 FORMAT = "remargin-teaching-1"
@@ -263,6 +263,11 @@ def _score(table: IdTriplets, teacher: CrossEncoder, collection: Collection, out
     documents = [collection.documents[id] for id in table.documents]
     blocks = [keys[start : start + PAIRS_AT_ONCE] for start in range(0, len(keys), PAIRS_AT_ONCE)]
     files = [parts / f"{number}.json" for number in range(len(blocks))]
+    work = _Work(keys, np.empty(len(keys), np.float32), parts=parts)
+
+    def take(number: int, scores: Any, truncated: int) -> None:
+        work.scores[number * PAIRS_AT_ONCE :][: len(blocks[number])] = scores
+        work.truncated += truncated
 
     def texts(block: NDArray[np.uint64]) -> list[Pair]:
         rows = (side.tolist() for side in np.divmod(block, np.uint64(len(documents))))
@@ -273,24 +278,32 @@ def _score(table: IdTriplets, teacher: CrossEncoder, collection: Collection, out
         found = teacher.score_blocks(texts(blocks[number]) for number in todo)
         for number, (scores, truncated) in zip(todo, found, strict=True):
             now = time.perf_counter()
-            with new_file(files[number]) as file:
-                part = {"scores": scores.tolist(), "truncated": truncated, "seconds": now - before}
-                file.write(json.dumps(part).encode())
+            part = {"format": FORMAT, "scores": scores.tolist(), "truncated": truncated, "seconds": now - before}
+            write_header(files[number], part)
+            take(number, scores, truncated)
             before = now
             yield from itertools.repeat(None, len(scores))
 
     with locked(parts):
-        done = {number for number, file in enumerate(files) if file.exists()}
-        todo = [number for number in range(len(files)) if number not in done]
+        todo = []
+        for number, file in enumerate(files):
+            if (part := _read_part(file, len(blocks[number]))) is None:
+                todo.append(number)
+                continue
+            take(number, part["scores"], part["truncated"])
+            work.seconds_before += part["seconds"]
         for _ in track(scored(todo), "scoring pairs", total=sum(len(blocks[number]) for number in todo)):
             pass
-        work = _Work(keys, np.empty(len(keys), np.float32), parts=parts)
-        for number, file in enumerate(files):
-            part: dict[str, Any] = json.loads(file.read_text())
-            work.scores[number * PAIRS_AT_ONCE :][: len(part["scores"])] = part["scores"]
-            work.truncated += part["truncated"]
-            work.seconds_before += part["seconds"] if number in done else 0.0
     return work
+
+
+def _read_part(file: Path, pairs: int) -> dict[str, Any] | None:
+    """A part of the work that is done; None if it is not, or was damaged since."""
+    try:
+        part = read_header(file, FORMAT, "score it again")
+    except InputError:
+        return None
+    return part if len(part["scores"]) == pairs else None
 
 
 def _fingerprint(table: IdTriplets, teacher: CrossEncoder, collection: Collection, keys: NDArray[np.uint64]) -> str:

@@ -260,7 +260,7 @@ def cut_off_after(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tokenizer, "__call__", failing)
 
 
-@pytest.mark.parametrize("damage", ["none", "journal", "tokens", "text"])
+@pytest.mark.parametrize("damage", ["none", "journal", "byte", "zeros", "number", "tokens", "text"])
 def test_a_cut_off_preparation_goes_on_where_it_was(
     damage: str, beir: Path, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,9 +272,15 @@ def test_a_cut_off_preparation_goes_on_where_it_was(
             prepare(beir, model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     unfinished = tmp_path / ".out.unfinished" / "documents"
-    if damage == "journal":
-        content = (unfinished / "journal.jsonl").read_text()
-        (unfinished / "journal.jsonl").write_text(content[:-9])  # cut off in the middle of its last line
+    journal = (unfinished / "journal.jsonl").read_bytes()
+    first, last = journal.index(b"\n") + 1, journal[:-1].rindex(b"\n") + 1
+    damaged = {
+        "journal": journal[:-9],  # cut off in the middle of its last line
+        "byte": journal[: first + 40] + b"\xff" + journal[first + 41 :],
+        "zeros": journal[:last] + bytes(50) + b"\n",
+        "number": journal[:last] + b"5\n",
+    }
+    (unfinished / "journal.jsonl").write_bytes(damaged.get(damage, journal))
     if damage == "tokens":
         content = (unfinished / "tokens.bin").read_bytes()
         (unfinished / "tokens.bin").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -282,7 +288,7 @@ def test_a_cut_off_preparation_goes_on_where_it_was(
         corpus = (beir / "corpus.jsonl").read_text()
         (beir / "corpus.jsonl").write_text(corpus.replace("text 5", "text the"))  # in the second block
     report = prepare(beir, model, tmp_path / "out")
-    assert report.blocks_reused == {"none": 3, "journal": 2, "tokens": 2, "text": 1}[damage]
+    assert report.blocks_reused == {"none": 3, "byte": 1, "text": 1}.get(damage, 2)
     assert not (tmp_path / ".out.unfinished").exists()
     whole = prepare(beir, model, tmp_path / "whole")
     assert whole.blocks_reused == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,20 @@ def test_tokens_are_those_of_transformers(length: int, tiny_model: Any, minilm: 
 def test_a_length_without_room_for_text_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(InputError, match=r"a length of 2 tokens leaves no room for text; .* at least 3"):
         tokenizer(TEXTS, 2)
+
+
+def test_threads_cut_at_lengths_of_their_own(tokenizer: Tokenizer) -> None:
+    def longest(length: int) -> set[int]:
+        return {int(tokenizer(["text " * 30] * 20, length)[0].lengths.max()) for _ in range(200)}
+
+    lengths = [5, 9, 14, 20]
+    with ThreadPoolExecutor(len(lengths)) as pool:
+        assert list(pool.map(longest, lengths)) == [{length} for length in lengths]
+
+
+def test_a_tokenizer_that_was_used_goes_to_other_processes(tokenizer: Tokenizer) -> None:
+    (tokens, _), (again, _) = tokenizer(["a text"], 9), pickle.loads(pickle.dumps(tokenizer))(["a text"], 9)
+    assert again.ids.tolist() == tokens.ids.tolist()
 
 
 def test_the_fingerprint_is_the_tokenizers_and_not_how_it_was_used(tiny_model: Any, minilm: Path) -> None:

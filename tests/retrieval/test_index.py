@@ -420,7 +420,11 @@ def test_bad_back_ends_are_named(model: BiEncoder, tmp_path: Path) -> None:
             BackendSettings(**given_settings)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"Milvus at .*milvus\.db: "):
         build_index(vectors, tmp_path / "index", BackendSettings("milvus", factory="NONSENSE"))
-    for factory, problem in [("Nonsense", "FAISS cannot make an index 'Nonsense'"), ("IVF512,Flat", "cannot train")]:
+    for factory, problem in [
+        ("Nonsense", "FAISS cannot make an index 'Nonsense'"),
+        ("IVF512,Flat", "cannot train"),
+        ("IDMap,Flat", r"FAISS cannot fill 'IDMap,Flat' \(add does not make sense with IndexIDMap"),
+    ]:
         with pytest.raises(InputError, match=problem):
             build_index(vectors, tmp_path / "index", BackendSettings("faiss", factory=factory))
     with pytest.raises(InputError, match="codes of 64 bytes for vectors of 32 numbers"):

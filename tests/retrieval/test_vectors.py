@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,50 @@ def test_a_stopped_encoding_goes_on_and_encodes_nothing_twice(
     encode(model, TEXTS, tmp_path / "out", Made.by(model, chunk=5))
     assert calls == 4 + 4  # 7 blocks, of which 3 were there
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def flipped(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("vectors.bin", lambda content: flipped(content, 8 * 32 * 4 + 5)),
+        ("vectors.bin", lambda content: content[: 8 * 32 * 4 + 5]),
+        ("vectors.bin", None),
+        ("owners.bin", lambda content: content[: 9 * 4] + bytes(len(content) - 9 * 4)),
+        ("journal.jsonl", lambda content: flipped(content, content.index(b"\n") + 40)),
+        ("journal.jsonl", lambda content: content[: content.index(b"\n") + 1] + bytes(50) + b"\n"),
+        ("journal.jsonl", lambda content: content[: content.index(b"\n") + 1] + b"5\n"),
+        ("journal.jsonl", lambda content: content.replace(b'"rows": ', b'"rows": -')),
+        ("journal.jsonl", lambda content: content.replace(b'"texts"', b'"tests"')),
+    ],
+)
+def test_what_was_damaged_meanwhile_is_encoded_anew(
+    name: str,
+    damage: Callable[[bytes], bytes] | None,
+    model: BiEncoder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
+
+    def broken() -> Any:
+        yield from TEXTS[:40]
+        raise RuntimeError("the collection cannot be read on")
+
+    made = Made.by(model, chunk=30)
+    with pytest.raises(RuntimeError):
+        encode(model, broken(), tmp_path / "out", made)
+    (work,) = tmp_path.glob(".out.*")
+    if damage is None:
+        (work / name).unlink()
+    else:
+        (work / name).write_bytes(damage((work / name).read_bytes()))
+    encode(model, TEXTS, tmp_path / "out", made)
+    encode(model, TEXTS, tmp_path / "fresh", made)
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
 
 
 def test_what_changed_meanwhile_is_encoded_anew(
@@ -188,3 +233,15 @@ def test_bad_settings_are_named(model: BiEncoder, tmp_path: Path) -> None:
         Vectors.load(tmp_path / "out2")
     with pytest.raises(InputError, match=HEADER):
         Vectors.load(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [("d1", "text"), "text", Text(1, "text"), Text("d1", None)])  # type: ignore[arg-type]
+def test_what_is_no_text_is_named_and_leaves_nothing(wrong: Any, model: BiEncoder, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is no Text with an id and a text, both strings; pass Text\(id, text\)"):
+        encode(model, [TEXTS[0], wrong], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_are_strings(model: BiEncoder) -> None:
+    with pytest.raises(InputError, match=r"Text\(id=1, text='a'.* both strings"):
+        Vectors.of(model, {1: "a"})  # type: ignore[dict-item]

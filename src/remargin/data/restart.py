@@ -24,17 +24,15 @@ class Restart:
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, length: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / TOKENS).touch()
+        for name in (TOKENS, JOURNAL):
+            (folder / name).touch()
         self._folder = folder
         self._tokenizer = tokenizer
         self._length = length
         self._salt = f"{tokenizer.fingerprint} {length}".encode()
-        self._done = _read_journal(folder / JOURNAL)
-        self._place = 0
-        self._kept: list[str] = []
+        self._done = read_journal(folder / JOURNAL)
+        self._place = self._journal_end = 0
         self.used = 0
-        if not self._done:
-            self._cut_off()
 
     def __call__(self, texts: Sequence[str]) -> tuple[Tokens, int]:
         """Tokens of a block, as the tokenizer makes them, and how many of its texts were cut."""
@@ -47,16 +45,13 @@ class Restart:
             if known is not None:
                 self.used += 1
                 return known
-            self._cut_off()
+            self._done.clear()
         tokens, truncated = self._tokenizer(texts, self._length)
         content = tokens.lengths.astype(np.uint32).tobytes() + tokens.ids.astype(np.uint32).tobytes()
         block = {"texts": key, "count": len(texts), "truncated": truncated, "bytes": len(content), "sum": _sum(content)}
-        with open(self._folder / TOKENS, "r+b") as file:
-            file.seek(self._place)
-            file.write(content)
-        with open(self._folder / JOURNAL, "a") as journal:  # not before the block is there
-            journal.write(json.dumps(block) + "\n")
-        self._place += len(content)
+        self._place = self._write(TOKENS, self._place, content)
+        line = journal_line(block)
+        self._journal_end = self._write(JOURNAL, self._journal_end, line)  # not before the block is there
         return tokens, truncated
 
     def _read(self, block: dict[str, Any], key: str) -> tuple[Tokens, int] | None:
@@ -66,26 +61,35 @@ class Restart:
         if block["texts"] != key or _sum(content) != block["sum"]:
             return None
         self._place += len(content)
-        self._kept.append(json.dumps(block) + "\n")
+        self._journal_end += len(journal_line(block))
         numbers = np.frombuffer(content, np.uint32)
         return Tokens(numbers[block["count"] :], numbers[: block["count"]].astype(np.int64)), int(block["truncated"])
 
-    def _cut_off(self) -> None:
-        """What was done differs from here on."""
-        self._done = []
-        (self._folder / JOURNAL).write_text("".join(self._kept))
-        with open(self._folder / TOKENS, "ab") as file:
-            file.truncate(self._place)
+    def _write(self, name: str, place: int, content: bytes) -> int:
+        """Write at byte `place` of a file instead of all that follows there; returns where that ends."""
+        with open(self._folder / name, "r+b") as file:
+            file.truncate(place)
+            file.seek(place)
+            file.write(content)
+        return place + len(content)
+
+
+def journal_line(block: dict[str, Any]) -> bytes:
+    """A line of a journal: a block that is done, behind a sum by which `read_journal` notices damage."""
+    content = json.dumps(block).encode() + b"\n"
+    return _sum(content).encode() + b" " + content
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """The blocks that are done: those before the first line that is damaged or was not wholly written."""
+    blocks: list[dict[str, Any]] = []
+    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+        found, _, content = line.partition(b" ")
+        if found != _sum(content).encode():
+            break
+        blocks.append(json.loads(content))
+    return blocks
 
 
 def _sum(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
-
-
-def _read_journal(path: Path) -> list[dict[str, Any]]:
-    """The blocks that are done. A last line that was not wholly written does not count."""
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    whole = [line for line in lines if line.endswith("\n")]
-    if whole != lines:
-        path.write_text("".join(whole))
-    return [json.loads(line) for line in whole]

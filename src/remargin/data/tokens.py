@@ -8,7 +8,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,10 @@ class Tokenizer:
         self._backend = tokenizers.Tokenizer.from_str(backend.to_str())
         self._backend.no_padding()
         self._backend.no_truncation()
+        self._cutting = lru_cache(maxsize=8)(partial(_cutting, self._backend))
+
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[tokenizers.Tokenizer]]:
+        return Tokenizer, (self._backend,)  # the copies that cut are made again
 
     @classmethod
     def from_pretrained(cls, name: str | Path) -> Tokenizer:
@@ -89,8 +93,7 @@ class Tokenizer:
         if length < shortest:
             do = f"this tokenizer needs at least {shortest}"
             raise InputError(f"a length of {length} tokens leaves no room for text", do=do)
-        self._backend.enable_truncation(length)
-        encodings = self._backend.encode_batch_fast(list(texts))
+        encodings = self._cutting(length).encode_batch_fast(list(texts))
         lengths = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
         ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), np.uint32, int(lengths.sum()))
         return Tokens(ids, lengths), sum(bool(e.overflowing) for e in encodings)
@@ -107,8 +110,7 @@ class Tokenizer:
             if room < 1:
                 shown = query if len(query) < 50 else f"{query[:45]}..."
                 raise InputError(f"query {shown!r} leaves no room for a document in {length} tokens", do=LONGER)
-        self._backend.enable_truncation(length, strategy="only_second")
-        encodings = self._backend.encode_batch_fast(list(pairs))
+        encodings = self._cutting(length, "only_second").encode_batch_fast(list(pairs))
         lengths = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
         ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), np.uint32, int(lengths.sum()))
         types = np.fromiter(chain.from_iterable(e.type_ids for e in encodings), np.uint8, int(lengths.sum()))
@@ -116,7 +118,6 @@ class Tokenizer:
 
     def room(self, queries: Sequence[str], length: int) -> NDArray[np.int64]:
         """How many tokens of a document fit beside each query into `length` tokens; none if it is below 1."""
-        self._backend.no_truncation()
         encodings = self._backend.encode_batch_fast(list(queries), add_special_tokens=False)
         taken = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
         return length - self._backend.num_special_tokens_to_add(is_pair=True) - taken
@@ -129,7 +130,6 @@ class Tokenizer:
         """
         if not 0 <= overlap < length:
             raise InputError(f"an overlap of {overlap} tokens in passages of {length}", do="make it smaller")
-        self._backend.no_truncation()
         encoding = self._backend.encode(text, add_special_tokens=False)
         words, offsets, count = encoding.word_ids, encoding.offsets, len(encoding)
         firsts = [i for i in range(1, count) if words[i] is None or words[i] != words[i - 1]]  # where words begin
@@ -144,6 +144,13 @@ class Tokenizer:
     def special_tokens(self) -> int:
         """How many tokens are added to every text."""
         return self._backend.num_special_tokens_to_add(is_pair=False)
+
+
+def _cutting(backend: tokenizers.Tokenizer, length: int, strategy: str = "longest_first") -> tokenizers.Tokenizer:
+    """A copy that cuts at a length. Another thread that cuts at another length has a copy of its own."""
+    copy = tokenizers.Tokenizer.from_str(backend.to_str())
+    copy.enable_truncation(length, strategy=strategy)
+    return copy
 
 
 def _last_between(places: list[int], low: int, high: int) -> int | None:

@@ -86,7 +86,10 @@ class Faiss:
             except RuntimeError as error:
                 problem = f"FAISS cannot train {factory!r} on {len(chosen):,} vectors ({_reason(error)})"
                 raise InputError(problem, do=SMALLER) from None
-        self.add(matrix, 0)
+        try:
+            self.add(matrix, 0)
+        except RuntimeError as error:
+            raise InputError(f"FAISS cannot fill {factory!r} ({_reason(error)})", do="name another index") from None
         return self
 
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from remargin.ahead import ahead
 from remargin.data.collection import Text
 from remargin.data.ids import Ids, IdWriter
+from remargin.data.restart import JOURNAL, journal_line, read_journal
 from remargin.data.tables import batches
 from remargin.data.tokens import Tokens
 from remargin.encoder import BiEncoder
@@ -28,7 +30,6 @@ Kind = Literal["documents", "queries"]
 TEXTS_AT_ONCE = 4096
 HEADER = "remargin_vectors.json"
 FORMAT = "remargin-vectors-1"
-JOURNAL = "journal.jsonl"
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,9 @@ class Vectors:
     def of(cls, model: BiEncoder, documents: Mapping[str, str], data: str = "") -> Vectors:
         """Encode documents into memory, one vector each."""
         made = Made.by(model, data)
+        hashes = np.array([text_hash(Text(id, text)) for id, text in documents.items()], np.uint64)
         matrix = finite(model.encode_documents(list(documents.values())), made)
-        texts = (Text(id, text) for id, text in documents.items())
-        return cls(made, matrix, list(documents), np.array([text_hash(text) for text in texts], np.uint64))
+        return cls(made, matrix, list(documents), hashes)
 
 
 def finite(vectors: NDArray[Any], made: Made) -> NDArray[Any]:
@@ -141,6 +142,8 @@ def finite(vectors: NDArray[Any], made: Made) -> NDArray[Any]:
 
 def text_hash(text: Text) -> int:
     """A hash of a text and its id."""
+    if not isinstance(text, Text) or not isinstance(text.id, str) or not isinstance(text.text, str):
+        raise InputError(f"{text!r:.60} is no Text with an id and a text, both strings", do="pass Text(id, text)")
     content = f"{text.id}\0{text.text}".encode()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
@@ -151,7 +154,7 @@ def encode(
     """Write the vectors of texts to a folder. One that was killed goes on where it was, to the same bytes.
 
     What is done lies in a hidden folder beside `out` until all is there. It is used again only for the same model,
-    settings and texts: texts are compared block by block, so those before the first that changed are kept.
+    settings and texts, and if its bytes are intact: blocks before the first that changed or was damaged are kept.
 
     Args:
         model: the encoder.
@@ -179,9 +182,14 @@ def encode(
     with locked(folder):
         work = _Work(folder, made)
         blocks = batches(track(texts, "encoding"), TEXTS_AT_ONCE)
-        for block in ahead(work.plan(block, model) for block in blocks):  # tokenised while others are encoded
-            work.write(block, model)
-        work.close()
+        try:
+            for block in ahead(work.plan(block, model) for block in blocks):  # tokenised while others are encoded
+                work.write(block, model)
+            work.close()
+        except BaseException:
+            if not (folder / JOURNAL).exists():  # there is nothing to go on from
+                shutil.rmtree(folder)
+            raise
         put_in_place(folder, out, overwrite, HEADER)
         (out / JOURNAL).unlink()  # not before all is in place: with it, nothing has to be encoded again
     return Vectors.load(out)
@@ -198,7 +206,10 @@ class _Block(NamedTuple):
 
 
 class _Work:
-    """A folder that is being filled. Its journal has a line for each block whose vectors are safely on disk."""
+    """A folder that is being filled.
+
+    Its journal has a line for each block whose vectors are safely on disk, with a sum of their bytes.
+    """
 
     def __init__(self, folder: Path, made: Made) -> None:
         self._folder = folder
@@ -207,32 +218,48 @@ class _Work:
             (folder / name).unlink(missing_ok=True)
         self._ids = IdWriter(folder)
         self._hashes: list[NDArray[np.uint64]] = []
-        self._done = _read_journal(folder / JOURNAL)
-        self._texts = self._rows = self._truncated = self._journal_end = 0
+        self._row_bytes = {"vectors.bin": made.dimension * np.dtype(made.precision).itemsize}
+        if made.chunk is not None:
+            self._row_bytes["owners.bin"] = np.dtype(np.uint32).itemsize
+        for name in self._row_bytes:
+            (folder / name).touch()
+        self._done = read_journal(folder / JOURNAL)
+        self._texts = self._rows = self._truncated = self._journal_end = self._rows_kept = 0
 
     def plan(self, texts: list[Text], model: BiEncoder) -> _Block:
         """What is to be done with the next block: nothing, if the journal has it, else its tokens are made."""
         hashes = np.fromiter(map(text_hash, texts), np.uint64, len(texts))
         digest = hashlib.blake2b(hashes.tobytes(), digest_size=16).hexdigest()
-        done = self._done.pop(0) if self._done else None
-        if done is not None and done["texts"] == digest:
-            return _Block(texts, hashes, done)
-        self._done.clear()
+        if self._done:
+            done = self._done.pop(0)
+            if done["texts"] == digest and done["sum"] == self._sum_on_disk(done["rows"]):
+                self._rows_kept += done["rows"]
+                return _Block(texts, hashes, done)
+            self._done.clear()
         tokens, owners, truncated = _tokens(model, [text.text for text in texts], self._made)
         journal = {"texts": digest, "rows": len(tokens.lengths), "truncated": truncated}
         return _Block(texts, hashes, journal, tokens, owners)
+
+    def _sum_on_disk(self, rows: int) -> str:
+        """The sum of the rows behind those that are kept."""
+        contents = []
+        for name, size in self._row_bytes.items():
+            with open(self._folder / name, "rb") as file:
+                file.seek(self._rows_kept * size)
+                contents.append(file.read(rows * size))
+        return _sum(contents)
 
     def write(self, block: _Block, model: BiEncoder) -> None:
         """Encode a block and write it, unless that was done before."""
         if block.tokens is not None and block.owners is not None:
             with np.errstate(over="ignore"):
                 vectors = finite(model.encode_tokens(block.tokens).astype(self._made.precision), self._made)
-            self._write("vectors.bin", self._rows * vectors.itemsize * vectors.shape[1], vectors)
-            if self._made.chunk is not None:
-                owners = block.owners + np.uint32(self._texts)
-                self._write("owners.bin", self._rows * owners.itemsize, owners)
-            self._write(JOURNAL, self._journal_end, np.frombuffer(_line(block.journal), np.uint8))
-        self._journal_end += len(_line(block.journal))
+            contents = {"vectors.bin": vectors, "owners.bin": block.owners + np.uint32(self._texts)}
+            for name, size in self._row_bytes.items():
+                self._write(name, self._rows * size, contents[name])
+            block.journal["sum"] = _sum(contents[name] for name in self._row_bytes)
+            self._write(JOURNAL, self._journal_end, np.frombuffer(journal_line(block.journal), np.uint8))
+        self._journal_end += len(journal_line(block.journal))
         self._texts += len(block.texts)
         self._rows += block.journal["rows"]
         self._truncated += block.journal["truncated"]
@@ -246,17 +273,18 @@ class _Work:
         """Write the ids and the header; the folder is then complete."""
         if not self._texts:
             raise InputError("there are no texts to encode", do="name another collection")
-        nothing = np.empty(0, np.uint8)
-        self._write("vectors.bin", self._rows * self._made.dimension * np.dtype(self._made.precision).itemsize, nothing)
-        if self._made.chunk is not None:
-            self._write("owners.bin", self._rows * np.dtype(np.uint32).itemsize, nothing)
+        for name, size in self._row_bytes.items():
+            self._write(name, self._rows * size, np.empty(0, np.uint8))
         self._write("hashes.bin", 0, np.concatenate(self._hashes))
         header = {"format": FORMAT, "made": asdict(self._made), "rows": self._rows, "truncated": self._truncated}
         write_header(self._folder / HEADER, {**header, "ids": self._ids.close()})
 
 
-def _line(block: dict[str, Any]) -> bytes:
-    return json.dumps(block).encode() + b"\n"
+def _sum(contents: Iterable[Any]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for content in contents:
+        digest.update(content)
+    return digest.hexdigest()
 
 
 def _tokens(model: BiEncoder, texts: list[str], made: Made) -> tuple[Tokens, NDArray[np.uint32], int]:
@@ -268,13 +296,3 @@ def _tokens(model: BiEncoder, texts: list[str], made: Made) -> tuple[Tokens, NDA
         texts = list(itertools.chain.from_iterable(passages))
     tokens, truncated = model.tokenizer([made.prefix + text for text in texts], made.length)
     return tokens, owners, truncated
-
-
-def _read_journal(path: Path) -> list[dict[str, Any]]:
-    """The blocks that are done. A last line that was not wholly written does not count."""
-    blocks: list[dict[str, Any]] = []
-    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
-        if not line.endswith(b"\n"):
-            break
-        blocks.append(json.loads(line))
-    return blocks
