@@ -228,6 +228,12 @@ def test_bad_settings_are_named(model: BiEncoder, tmp_path: Path) -> None:
     encode(model, TEXTS, tmp_path / "out2")
     with pytest.raises(InputError, match="already exists"):
         encode(model, TEXTS, tmp_path / "out2")
+    for file in (tmp_path / "out2").glob("*.bin"):
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(InputError, match=f"{file.name}: damaged: not what was written; encode again"):
+            Vectors.load(tmp_path / "out2")
+        file.write_bytes(whole)
     (tmp_path / "out2" / "vectors.bin").write_bytes(b"short")
     with pytest.raises(InputError, match=r"vectors\.bin: 5 bytes long"):
         Vectors.load(tmp_path / "out2")
