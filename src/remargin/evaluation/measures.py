@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import itertools
@@ -17,7 +16,7 @@ from typing import Any
 
 from remargin.data.collection import LARGEST_GRADE
 from remargin.errors import InputError
-from remargin.evaluation.runs import Run
+from remargin.evaluation.runs import Run, check_ids
 from remargin.files import new_file
 
 DEFAULT_MEASURES = ("nDCG@10", "R@100", "RR")
@@ -80,9 +79,9 @@ def evaluate(
         raise InputError("there are no judgments to measure against", do="choose a split that has some")
     values: dict[Any, dict[str, float]] = {measure: dict.fromkeys(qrels, 0.0) for measure in parsed.values()}
     rankings = {query: run.rankings[query] for query in qrels if run.rankings.get(query)}
-    _check_ids("query", run.rankings, qrels)
-    for query, ranking in rankings.items():
-        _check_ids("document", ranking, qrels[query])
+    check_ids("query", qrels)
+    for query in rankings:
+        check_ids("document", qrels[query])
     for metric in _metrics(list(values), {query: _grades(query, qrels[query]) for query in rankings}, rankings):
         values[metric.measure][metric.query_id] = float(metric.value)
     per_query = {name: values[measure] for name, measure in parsed.items()}
@@ -97,17 +96,6 @@ def judged_cutoff(measure: str) -> int:
     (100, 10)
     """
     return int(_parse(measure).params.get("cutoff", _JUDGED_CUTOFF))
-
-
-def _check_ids(kind: str, *ids: Iterable[str]) -> None:
-    """Refuse what pytrec_eval crashes on, or cuts off at a NUL byte."""
-    for some in ids:
-        with contextlib.suppress(TypeError):  # an id that is not a string
-            if "\0" not in "".join(some):
-                continue
-        bad = next(id for id in some if not isinstance(id, str) or "\0" in id)
-        problem = "has a NUL byte in it" if isinstance(bad, str) else "is not a string"
-        raise InputError(f"{kind} id {bad!r} {problem}", do="give strings without a NUL, in run and judgments alike")
 
 
 def _grades(query: str, judged: Mapping[str, int]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import math
@@ -23,7 +24,7 @@ class Run:
     Scores may come in any order, and as NumPy's numbers.
 
     Raises:
-        InputError: for a score that is NaN.
+        InputError: for a score that is NaN, and an id that is no string or has a NUL byte.
 
     Example:
         >>> run = Run.of({"q1": {"a": 0.5, "b": 0.9, "c": 0.5}})
@@ -36,6 +37,7 @@ class Run:
     rankings: dict[str, dict[str, float]] = field(repr=False)
 
     def __post_init__(self) -> None:
+        check_ids("query", self.rankings)
         self.rankings = {query: _ranked(query, documents) for query, documents in self.rankings.items()}
 
     @classmethod
@@ -58,9 +60,10 @@ class Run:
         """
         path = Path(path)
         scores = _read_quickly(path)
-        if scores is None:
-            scores = _read_carefully(path)
-        return cls(scores)
+        if scores is not None:
+            with contextlib.suppress(InputError):
+                return cls(scores)
+        return cls(_read_carefully(path))
 
     def save(self, path: str | Path, tag: str = "remargin", overwrite: bool = False) -> None:
         """Write a TREC run file, gzipped if its name ends in .gz. Scores keep every digit of a float32."""
@@ -94,14 +97,26 @@ class Run:
         return len(self.rankings)
 
 
+def check_ids(kind: str, ids: Iterable[str]) -> None:
+    """Refuse what pytrec_eval crashes on, or cuts off at a NUL byte."""
+    with contextlib.suppress(TypeError):  # an id that is not a string
+        if "\0" not in "".join(ids):
+            return
+    bad = next(id for id in ids if not isinstance(id, str) or "\0" in id)
+    problem = "has a NUL byte in it" if isinstance(bad, str) else "is not a string"
+    raise InputError(f"{kind} id {bad!r} {problem}", do="give strings without a NUL, in run and judgments alike")
+
+
 def _ranked(query: str, documents: dict[str, float]) -> dict[str, float]:
     """The documents in order: as they are, if they are, as in most files; or by score alone; or, with ties, by id too.
 
     Each is faster than the next.
     """
-    if not set(map(type, documents.values())) <= {float}:
+    check_ids("document", documents)
+    total = sum(documents.values())
+    if type(total) not in (float, int):  # one of NumPy's makes the sum one
         documents = {document: float(score) for document, score in documents.items()}
-    if math.isnan(sum(documents.values())):  # a NaN, or infinities of both signs
+    if math.isnan(total):  # a NaN, or infinities of both signs
         nan = [document for document, score in documents.items() if math.isnan(score)]
         if nan:
             raise InputError(f"the score of document {nan[0]!r} is NaN", id=query, do="give a number")
@@ -135,9 +150,8 @@ def _read_quickly(path: Path) -> dict[str, dict[str, float]] | None:
     except (ValueError, EOFError, OSError, zlib.error):
         return None
     repeated = sum(map(len, scores.values())) < lines
-    nul = any("\0" in "".join([query, *ranking]) for query, ranking in scores.items())
-    finite = all(all(map(math.isfinite, ranking.values())) for ranking in scores.values())
-    return scores if scores and finite and not repeated and not nul else None
+    finite = all(math.isfinite(sum(ranking.values())) for ranking in scores.values())
+    return scores if scores and finite and not repeated else None
 
 
 def _read_carefully(path: Path) -> dict[str, dict[str, float]]:
