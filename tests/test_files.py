@@ -61,7 +61,8 @@ def test_what_a_killed_process_left_goes_and_nothing_else(tmp_path: Path) -> Non
         path.mkdir(parents=True)
     with working(tmp_path / "out") as in_use:
         for folder in (left, in_use, *(path.parent for path in kept)):
-            os.utime(folder, (0, 0))
+            for path in (folder, *folder.rglob("*")):
+                os.utime(path, (0, 0))
         just_made = tmp_path / ".out.12345678" / "new"
         just_made.mkdir(parents=True)
         with new_file(tmp_path / "out"):

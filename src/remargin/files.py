@@ -27,6 +27,7 @@ from remargin.errors import InputError
 
 UNFINISHED = "new"
 BLOCK = 1 << 24
+LEFT = 24 * 60 * 60  # seconds after which unfinished work that nobody holds is removed
 
 
 @contextlib.contextmanager
@@ -56,6 +57,7 @@ def new_folder(path: str | Path, overwrite: bool, marker: str) -> Iterator[Path]
 
 def put_in_place(folder: Path, path: Path, overwrite: bool = False, marker: str | None = None) -> None:
     """Make a finished folder appear at `path`, on the same disk, instead of an older one if that is allowed."""
+    path = path.resolve()
     flush_to_disk(*folder.rglob("*"))
     with locked(path) if path.is_dir() else contextlib.nullcontext():  # nobody may be changing the older one
         _exchange(folder, path, overwrite, marker)
@@ -134,13 +136,14 @@ def _scratch(path: Path) -> Iterator[Path]:
 
 
 def _remove_if_left(scratch: Path) -> None:
-    """Remove a folder of `_scratch` that nobody works in any more, if there is nothing but unfinished work in it."""
+    """Remove a folder of `_scratch` that nobody works in for a day, if there is nothing but unfinished work in it."""
     with contextlib.suppress(OSError):  # it may be removed in this moment, or be somebody else's, or locked
         descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            just_made = time.time() - scratch.stat().st_mtime < 60  # and so perhaps not locked yet
-            if not just_made and [path.name for path in scratch.iterdir()] == [UNFINISHED]:
+            newest = max(path.lstat().st_mtime for path in (scratch, *scratch.rglob("*")))
+            left = time.time() - newest > LEFT  # the lock may be yet to come, or be one that only its own host sees
+            if left and [path.name for path in scratch.iterdir()] == [UNFINISHED]:
                 shutil.rmtree(scratch, ignore_errors=True)
         finally:
             os.close(descriptor)
@@ -218,7 +221,11 @@ class Sums(NamedTuple):
     def verify(self, path: Path, remedy: str) -> None:
         """See that the bytes are as they were."""
         _check_size(path, self.size, at_least=True)
-        if Sums.of(path, self.size) != self:
+        try:
+            found = Sums.of(path, self.size)
+        except FileNotFoundError:  # another process has put a newer one in its place
+            raise InputError("gone in this moment", file=path, do="try again") from None
+        if found != self:
             raise InputError("damaged: not what was written", file=path, do=remedy)
 
 

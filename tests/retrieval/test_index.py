@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from remargin import BiEncoder, Collection, InputError, Run
 from remargin.data.collection import Text
+from remargin.files import Sums
 from remargin.retrieval import index as module
 from remargin.retrieval.backends import BackendSettings
 from remargin.retrieval.bm25 import BM25
@@ -349,6 +350,23 @@ def test_damaged_files_are_named_and_not_built_upon(model: BiEncoder, tmp_path: 
         (folder / damage).unlink()
         with pytest.raises(InputError, match=rf"{damage}: missing"):
             open_index(folder, model)
+
+
+def test_an_index_may_change_while_it_is_checked(
+    model: BiEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "index"
+    build_index(Vectors.of(model, DOCUMENTS), folder)
+    of = Sums.of
+
+    def slow(path: Path, *arguments: Any) -> Sums:
+        if path.name == "deleted.1.bin":
+            monkeypatch.undo()
+            delete_documents(folder, ["d1"])
+        return of(path, *arguments)
+
+    monkeypatch.setattr(Sums, "of", slow)
+    assert len(open_index(folder, model)) == len(DOCUMENTS) - 1
 
 
 @pytest.mark.parametrize("settings", [BackendSettings(), BackendSettings(coding="int8"), SETTINGS["flat"]])

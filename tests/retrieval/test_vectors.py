@@ -241,6 +241,15 @@ def test_bad_settings_are_named(model: BiEncoder, tmp_path: Path) -> None:
         Vectors.load(tmp_path)
 
 
+def test_a_link_stays_one(model: BiEncoder, tmp_path: Path) -> None:
+    encode(model, TEXTS, tmp_path / "there")
+    (tmp_path / "link").symlink_to("there")
+    encode(model, TEXTS[:1], tmp_path / "link", overwrite=True)
+    assert (tmp_path / "link").is_symlink()
+    assert len(Vectors.load(tmp_path / "there").ids) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"link", "there"}
+
+
 @pytest.mark.parametrize("wrong", [("d1", "text"), "text", Text(1, "text"), Text("d1", None)])  # type: ignore[arg-type]
 def test_what_is_no_text_is_named_and_leaves_nothing(wrong: Any, model: BiEncoder, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is no Text with an id and a text, both strings; pass Text\(id, text\)"):

@@ -511,6 +511,24 @@ def test_asked_to_stop_it_keeps_the_step_it_is_in(
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
 
 
+def test_asked_to_stop_in_the_last_validation_it_does_not_go_on_as_if_nothing_was(
+    prepared: Path, model: BiEncoder, tmp_path: Path
+) -> None:
+    class Asks(Validator):
+        def __call__(self, *arguments: Any) -> dict[str, float]:
+            if (tmp_path / "metrics.csv").read_text().count("\n") > 2:
+                signal.raise_signal(signal.SIGINT)
+            return super().__call__(*arguments)
+
+    chosen, targets = settings(steps=2, log_every=1), TargetLog(tmp_path / "targets.csv")
+    asks = Asks(prepared, "dev", chosen)
+    with pytest.raises(KeyboardInterrupt), targets:
+        fit(model, prepared, tmp_path, settings=chosen, validator=asks, say=silent, observe=targets)
+    assert json.loads((tmp_path / "checkpoint" / "progress.json").read_text())["step"] == 2
+    assert [row.batch for row in read_targets(tmp_path / "targets.csv")] == [0, 1]
+    assert fit(model, prepared, tmp_path, settings=chosen, validator=asks, resume=True, say=silent).steps == 2
+
+
 class _Scripted:
     """A validator that says what it is told to."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lightning_fabric.loggers import CSVLogger
 
 from remargin import BiEncoder, Collection, InputError, mining
 from remargin.data.prepare import TextSettings, prepare
@@ -173,6 +174,19 @@ def test_what_another_process_finished_meanwhile_is_not_overwritten(
     with pytest.raises(InputError, match="run: already exists"):
         start(request, settings(steps=2), say=silent)
     assert json.loads((tmp_path / "run" / "report.json").read_text())["steps"] == 1
+
+
+class WritesAtOnce(CSVLogger):
+    """A logger that does not wait for the first line."""
+
+    def __init__(self, root_dir: str) -> None:
+        super().__init__(root_dir)
+        Path(root_dir, "mine").mkdir()
+
+
+def test_a_logger_may_write_as_soon_as_it_is_made(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run", loggers=[f"{__name__}.WritesAtOnce"])
+    assert start(request, settings(steps=1), say=silent).steps == 1
 
 
 def test_judgments_that_changed_are_noticed_on_resuming(beir: Path, tiny_model: Any, tmp_path: Path) -> None:

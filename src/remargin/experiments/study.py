@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -269,7 +270,7 @@ class Study:
         validator = self._validator(spec.model)
         targets = TargetLog(folder / TARGETS, model.similarity) if spec.target == "distributed" else None
         resumed = (folder / "checkpoint").exists()  # then the energy before is not known
-        with Energy() as energy:
+        with Energy() as energy, targets or nullcontext():
             peak_memory(reset=True)
             fitted = fit(
                 model,
@@ -295,8 +296,6 @@ class Study:
             peak_bytes=peak_memory(),
         )
         result.folder.mkdir(parents=True, exist_ok=True)
-        if targets is not None:
-            targets.save()
         when = f"at step {result.best_step} of {result.steps}" if result.best_step else "at most, and less than before"
         self.say(
             f"{spec.key}, rate {spec.rate:g}, seed {spec.seed}: dev {result.dev:.4f} {when}, {result.seconds:.0f} s"

@@ -62,6 +62,13 @@ class TargetLog:
         if batch % 1000 == 999:
             self.save()  # a stopped run keeps these
 
+    def __enter__(self) -> TargetLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._first or self._last:
+            self.save()  # also of a run that was stopped: the batches before its checkpoint do not come again
+
     def save(self) -> None:
         """Write the file."""
         rows = dict(self._before)

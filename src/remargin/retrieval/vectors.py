@@ -190,7 +190,7 @@ def encode(
         >>> vectors.matrix.shape == (2, model.dimension), list(vectors.ids)
         (True, ['d1', 'd2'])
     """
-    out = Path(out).absolute()
+    out = Path(out).resolve()
     refuse_existing(out, overwrite, HEADER)
     made = made or Made.by(model)
     if made.model_fingerprint != model.fingerprint():

@@ -198,6 +198,8 @@ def fit(
                 save_checkpoint(checkpoint, progress, modules, optimiser, precision_state, fixed)
             if asked:
                 stopping.leave()
+        if stopping.asked:  # while the last step was validated or saved
+            stopping.leave()
     model.eval()
     model.save(out / "last", overwrite=True)
     before = None if validator is None else progress.validations[0][1][validator.measure]

@@ -90,14 +90,15 @@ def start(
     if settings.in_batch_teacher is not None:
         BiEncoder.from_pretrained(settings.in_batch_teacher)
     split = _validation_split(request, settings)
-    wanted = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if request.tensorboard else []
-    loggers = [_logger(text, out) for text in [*wanted, *(request.loggers or [])]]
     first_stage = None if request.validation_run is None else Run.load(request.validation_run)
     also = None if request.also is None else Collection.load(request.also, "test", request.skip_bad)
     if also is not None and also.rejects.count:
         say(f"{request.also}: skipped bad input, {also.rejects.describe()}")
+    made = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
-    with locked(out), _cleared_if_bad(out, _is_new(out, asked, resume)) as new:  # again: another may have been faster
+    with locked(out), _cleared_if_bad(out, _is_new(out, asked, resume), made) as new:  # another may have been faster
+        board = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if request.tensorboard else []
+        loggers = [_logger(text, out) for text in [*board, *(request.loggers or [])]]  # some write at once
         if new:
             _write_config(out, {"command": " ".join(sys.argv), "asked": asked, "versions": versions()})
         if not data.exists():
@@ -128,14 +129,16 @@ def start(
 
 
 @contextmanager
-def _cleared_if_bad(out: Path, new: bool) -> Iterator[bool]:
-    """Bad input that shows before the first step leaves a new folder empty, for the command as it should have been."""
+def _cleared_if_bad(out: Path, new: bool, made: bool) -> Iterator[bool]:
+    """Bad input that shows before the first step leaves nothing, for the command as it should have been."""
     try:
         yield new
     except InputError:
         if new and not (out / "metrics.csv").exists():
             for path in out.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if made:
+                out.rmdir()
         raise
 
 

@@ -13,7 +13,8 @@ from typing import Any
 class Stopping:
     """From `hold` on, the first request to stop only sets `asked`; whoever sees that saves its work and calls `leave`.
 
-    A second request is not held back. Where signals cannot be handled, outside of the main thread, nothing changes.
+    A second request is not held back. Where signals cannot be handled, outside of the main thread, and where they are
+    ignored or handled outside of Python, nothing changes.
 
     >>> try:
     ...     with Stopping() as stopping:
@@ -39,7 +40,7 @@ class Stopping:
     def hold(self) -> None:
         """Hold a request back: there is something to lose now."""
         if threading.current_thread() is threading.main_thread():
-            heard = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
+            heard = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) not in (signal.SIG_IGN, None)]
             self._before = {number: signal.signal(number, self._ask) for number in heard}
 
     def leave(self) -> None:
@@ -62,5 +63,5 @@ class Stopping:
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler or signal.SIG_DFL)  # None is one from outside of Python
+            signal.signal(number, handler)
         self._before = {}
