@@ -185,17 +185,23 @@ def stop_after(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CrossEncoder, "score_blocks", stopping)
 
 
+def cut_off(teacher: CrossEncoder, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Collection, Path]:
+    """Triplets, their collection, and what `teach` leaves when it is stopped after two parts."""
+    monkeypatch.setattr(teaching, "PAIRS_AT_ONCE", 40)
+    triplets, collection = mined(folder / "t.tsv"), made_up()
+    with monkeypatch.context() as stopped:
+        stop_after(2, stopped)
+        with pytest.raises(KeyboardInterrupt):
+            teach(triplets, folder / "s.tsv", teacher, collection)
+    [parts] = folder.glob(".s.tsv.*")
+    return triplets, collection, parts
+
+
 @pytest.mark.parametrize("change", ["nothing", "a text", "the triplets", "the weights", "the length"])
 def test_parts_are_used_only_for_the_same_work(
     change: str, teacher: CrossEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(teaching, "PAIRS_AT_ONCE", 40)
-    triplets, collection = mined(tmp_path / "t.tsv"), made_up()
-    with monkeypatch.context() as stopped:
-        stop_after(2, stopped)
-        with pytest.raises(KeyboardInterrupt):
-            teach(triplets, tmp_path / "s.tsv", teacher, collection)
-    [parts] = tmp_path.glob(".s.tsv.*")
+    triplets, collection, parts = cut_off(teacher, tmp_path, monkeypatch)
     assert len(list(parts.iterdir())) == 2
     if change == "a text":
         collection.documents["d3"] = "another text"
@@ -216,13 +222,7 @@ def test_parts_are_used_only_for_the_same_work(
 def test_damaged_parts_are_scored_again(
     damage: str, teacher: CrossEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(teaching, "PAIRS_AT_ONCE", 40)
-    triplets, collection = mined(tmp_path / "t.tsv"), made_up()
-    with monkeypatch.context() as stopped:
-        stop_after(2, stopped)
-        with pytest.raises(KeyboardInterrupt):
-            teach(triplets, tmp_path / "s.tsv", teacher, collection)
-    [parts] = tmp_path.glob(".s.tsv.*")
+    triplets, collection, parts = cut_off(teacher, tmp_path, monkeypatch)
     content = (parts / "1.json").read_text()
     if damage == "a digit":
         (parts / "1.json").write_text(re.sub(r"\d\.\d", "7.5", content, count=1))

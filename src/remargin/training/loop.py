@@ -153,8 +153,9 @@ def fit(
         if not progress.validations:
             validate()
         stopped = settings.patience is not None and progress.without_gain >= settings.patience
+        asked = False
         stopping.hold()
-        while progress.step < settings.steps and not stopped:
+        while progress.step < settings.steps and not (stopped or asked):
             step = progress.step
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(settings, step)
@@ -196,9 +197,7 @@ def fit(
                 precision_state = fabric.strategy.precision.state_dict()
                 modules = {"model": model, "loss": loss}
                 save_checkpoint(checkpoint, progress, modules, optimiser, precision_state, fixed)
-            if asked:
-                stopping.leave()
-        if stopping.asked:  # while the last step was validated or saved
+        if stopping.asked:  # also while the last step was validated or saved
             stopping.leave()
     model.eval()
     model.save(out / "last", overwrite=True)
