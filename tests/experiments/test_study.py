@@ -18,7 +18,7 @@ from remargin.data.triplets import Triplets
 from remargin.evaluation.measures import evaluate
 from remargin.experiments import results
 from remargin.experiments import study as module
-from remargin.experiments.baselines import TEACHERS
+from remargin.experiments.baselines import EASY_BINS_DROPPED, TEACHERS
 from remargin.experiments.claim import OPEN
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.plan import Plan
@@ -198,6 +198,27 @@ def test_table_3_of_an_unfinished_study_lacks_our_rows_but_never_the_papers(stud
     shutil.rmtree(study.run(choose(study, "tiny", ADAPTIVE).spec).folder)
     with pytest.raises(InputError, match="no backbone has all runs of this table; run `remargin reproduce` with"):
         reproduce(study, ["variants"])
+
+
+def test_so_does_table_4(study_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
+    whole, *_ = Section.load(study_folder / "baselines").tables
+    study = Study(out, say=silent)
+    gone = (EASY_BINS_DROPPED, EXPLICIT_MEAN)
+    for row in gone:
+        shutil.rmtree(study.run(choose(study, "tiny", row).spec).folder)
+    reproduce(study, ["baselines"])
+    table, *_ = Section.load(out / "baselines").tables
+    rows = [[row[0].text for block in of.blocks for row in block.rows] for of in (whole, table)]
+    assert [name for name in rows[0] if name not in rows[1]] == [row.name for row in gone]
+    assert table.notes[-1] == f"Not trained for tiny: {'; '.join(row.name for row in gone)}."
+    for needed in (CONTRASTIVE, TEACHERS[2]):  # the first is a second teacher
+        folder = study.run(choose(study, "tiny", needed).spec).folder
+        folder.rename(tmp_path / "away")
+        with pytest.raises(InputError, match="no backbone has all runs of this table"):
+            reproduce(study, ["baselines"])
+        (tmp_path / "away").rename(folder)
 
 
 def test_what_needs_no_training_is_measured_first(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from math import fsum
 from statistics import fmean
@@ -107,7 +108,8 @@ def _table(study: Study, rows: dict[str, dict[str, Measured]], compared: dict[st
         blocks.append(Block(f"{model}, beside the paper", others))
     header = ["target", "chosen", MEASURE, "±", RECALL, "± ", "time", "triplets"]
     title = "Target variants" if len(study.tests) == 1 else f"Target variants on {study.tests[test]}"
-    return Table(title, header, blocks, _notes(study, test) + _left_out(rows))
+    lacking = [line for model, of_model in rows.items() for line in not_trained(model, BESIDE, of_model)]
+    return Table(title, header, blocks, _notes(study, test) + lacking)
 
 
 def _numbers_of(study: Study, model: str, rows: dict[str, Measured], compared: Compared) -> dict[str, Any]:
@@ -254,10 +256,10 @@ def _notes(study: Study, test: str) -> list[str]:
     ]
 
 
-def _left_out(rows: dict[str, dict[str, Measured]]) -> list[str]:
-    """A line for each backbone that lacks some of our rows."""
-    lacking = {model: [row.name for row in BESIDE if row.name not in of_model] for model, of_model in rows.items()}
-    return [f"Not trained for {model}: {'; '.join(names)}." for model, names in lacking.items() if names]
+def not_trained(model: str, rows: Iterable[Row], found: Container[str]) -> list[str]:
+    """A line on the rows that a backbone lacks, if any."""
+    lacking = [row.name for row in rows if row.name not in found]
+    return [f"Not trained for {model}: {'; '.join(lacking)}."] if lacking else []
 
 
 def _settings(study: Study) -> dict[str, Any]:
