@@ -45,6 +45,12 @@ def variants() -> str:
     return Table("", header, [Block("", rows)], notes).markdown()
 
 
+def baselines() -> str:
+    """What the studies say of table 4."""
+    said = {study.name: Section.load(study / "baselines").summary for study in having("baselines")}
+    return "\n".join(f"On {name}, {line}\n" for name, lines in said.items() for line in lines)
+
+
 def zero_shot() -> str:
     """Some rows of table 5, of the first backbone of each study that has it."""
     tables = {study.name: Section.load(study / "zero-shot").tables[0] for study in having("zero-shot")}
@@ -89,7 +95,7 @@ def claims() -> str:
 
 def updated(text: str) -> str:
     """The README with these tables in it."""
-    for make in (variants, claims, zero_shot):
+    for make in (variants, baselines, claims, zero_shot):
         marks = f"<!-- {make.__name__} -->", f"<!-- /{make.__name__} -->"
         pattern = re.compile(f"{marks[0]}.*?{marks[1]}", re.DOTALL)
         assert len(pattern.findall(text)) == 1, make.__name__
