@@ -165,6 +165,19 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def on_disk(text: str) -> Path | None:
+    """The file or folder that a text names, if it names one; it may well be something else, and too long for a name.
+
+    >>> on_disk("/") is not None, on_disk("docstrings:" + "json," * 1000)
+    (True, None)
+    """
+    path = Path(text)
+    try:
+        return path if path.exists() else None
+    except OSError:
+        return None
+
+
 def refuse_existing(path: Path, overwrite: bool, marker: str | None = None) -> None:
     """An existing output is never overwritten unless asked, and a folder only if it has the marker of its kind.
 

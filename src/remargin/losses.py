@@ -106,6 +106,7 @@ class MarginLoss(nn.Module):
         self.error = error
         self.similarity = similarity
         self.stop_gradient = stop_gradient
+        self.takes = ("teacher_margin",) if target == "teacher" else ()  # see `fit`
 
     def forward(
         self,
@@ -122,7 +123,8 @@ class MarginLoss(nn.Module):
                 float32; float64 stays float64.
             teacher_margin: for target="teacher": (B,), or (B, B) with in_batch.
             mask: (M, 2) integers, the pairs (i, j) to leave out because negative j is known to be relevant to query i.
-                Where only own negatives are used, only pairs (i, i) matter.
+                Where only own negatives are used, only pairs (i, i) matter. For distributed and mean targets it is the
+                target of that pair that is left out: query i is contrasted with its own negative all the same.
         """
         batch = self._batch(queries, positives, negatives, teacher_margin, mask)
         if self._moments_apply() and _moments_pay(batch):
@@ -276,6 +278,7 @@ class DualTeacherLoss(nn.Module):
         super().__init__()
         self.weight = weight
         self.similarity = similarity
+        self.takes = ("teacher_margin", "in_batch_margin")
         self.own = MarginLoss("teacher", similarity=similarity)
 
     def forward(
@@ -337,6 +340,7 @@ class ContrastiveLoss(nn.Module):
         self._temperature = temperature
         self.similarity = similarity
         self.mask_known = mask_known
+        self.takes = ("ids",) if mask_known else ()
 
     @property
     def temperature(self) -> Tensor | float:
@@ -382,7 +386,10 @@ class ContrastiveLoss(nn.Module):
         """The arguments, for repr."""
         learned = self.log_temperature is not None
         temperature = torch.as_tensor(self.temperature).item()
-        return f"temperature={temperature:g}, learned={learned}, similarity={self.similarity!r}"
+        return (
+            f"temperature={temperature:g}, learned={learned}, similarity={self.similarity!r}, "
+            f"mask_known={self.mask_known}"
+        )
 
 
 class _Batch(NamedTuple):

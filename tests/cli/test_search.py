@@ -102,8 +102,8 @@ def test_a_run_of_other_queries_is_not_measured(remargin: Any, beir: Path, tmp_p
 def test_a_cross_encoder_is_no_encoder(remargin: Any, beir: Path, tiny_model: Any, tmp_path: Path) -> None:
     CrossEncoder.from_pretrained(tiny_model("bert")).save(tmp_path / "cross")
     given = ("--data", beir, "--model", tmp_path / "cross", "--out", tmp_path / "out")
-    for verb in ("search", "encode", "index"):
-        failed = remargin(verb, *given)
+    for verb in ("search", "encode", "index", "mine"):
+        failed = remargin(verb, *given, *(("--negatives", "model") if verb == "mine" else ()))
         assert failed.returncode == 2
         assert failed.stderr.endswith(
             "cross is a cross-encoder; re-rank with it (`remargin rerank`), or give an encoder\n"

@@ -32,6 +32,16 @@ def test_a_run_file_brings_back_every_score_in_the_same_order(scores: dict[str, 
         assert list(again.rankings[query].values()) == [np.float32(v) for v in ranking.values()]
 
 
+def test_scores_of_more_digits_keep_their_order_too(tmp_path: Path) -> None:
+    """As those of fused runs, whose float64 differ where a float32 does not."""
+    run = Run.of({"q": {"a": 0.12345678912, "b": 0.12345678911}, "r": {"a": 1 / 3, "b": 0.5}})
+    run.save(tmp_path / "run.trec")
+    again = Run.load(tmp_path / "run.trec")
+    assert [list(ranking.items()) for ranking in again.rankings.values()] == [
+        list(ranking.items()) for ranking in run.rankings.values()
+    ]
+
+
 def test_ties_are_broken_by_id_descending_whatever_order_they_came_in() -> None:
     documents = {"b": 1.0, "c": 1.0, "a": 1.0, "d": 2.0}
     for order in (documents, dict(reversed(documents.items()))):

@@ -288,6 +288,8 @@ def test_a_run_that_is_measured_elsewhere_keeps_what_it_was_trained_on(
     result.save()
     assert (tmp_path / "run" / "run.json").read_bytes() == before
     assert Result(None, tmp_path).about["hardware"] == "another machine"
+    with pytest.raises(InputError, match=r"run.json: is of another run than its name says"):
+        Result.load(tmp_path / "run", replace(spec, seed=7))
 
 
 def test_triplets_are_counted_as_they_were_seen(study_folder: Path) -> None:

@@ -77,6 +77,28 @@ def flipped(content: bytes, place: int) -> bytes:
     return content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :]
 
 
+def test_it_does_not_go_on_in_another_precision(
+    tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
+    original, calls = BiEncoder.encode_tokens, 0
+
+    def stops(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    coarse, fine = (BiEncoder.from_pretrained(tiny_model("bert"), precision=name) for name in ("bf16", "32"))
+    with monkeypatch.context() as patched:
+        patched.setattr(BiEncoder, "encode_tokens", stops)
+        with pytest.raises(KeyboardInterrupt):
+            encode(coarse, TEXTS, tmp_path / "out")
+    found = encode(fine, TEXTS, tmp_path / "out")
+    np.testing.assert_array_equal(found.matrix, encode(fine, TEXTS, tmp_path / "whole").matrix)
+
+
 @pytest.mark.parametrize(
     ("name", "damage"),
     [

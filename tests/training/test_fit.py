@@ -157,11 +157,36 @@ def test_early_stopping_on_a_metric_that_falls(model: BiEncoder, prepared: Path,
     assert (fitted.steps, fitted.best, fitted.best_step) == (8, 0.6, 2)
     best, last = (safetensors.torch.load_file(tmp_path / "run" / n / "model.safetensors") for n in ("best", "last"))
     assert any(not torch.equal(best[name], last[name]) for name in best)
+    assert not (fitted := _all_the_same(model, prepared, tmp_path / "last step")).stopped_early
+    assert fitted.steps == 4
+
+
+def _all_the_same(model: BiEncoder, prepared: Path, out: Path) -> Any:
+    """A run whose patience ends with its last step."""
+
+    class Same:
+        measure = "nDCG@10"
+
+        def __call__(self, *_: Any) -> dict[str, float]:
+            return {self.measure: 0.5}
+
+    chosen = settings(steps=4, validate_every=2, patience=2)
+    return fit(model, prepared, out, settings=chosen, validator=Same(), say=silent)  # type: ignore[arg-type]
 
 
 def test_a_loss_that_is_not_a_number_stops_with_a_reason(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
+    wild = {"learning_rate": 1e30, "clip": float("inf"), "warm_up": 0}
     with pytest.raises(InputError, match=r"the loss is nan at step .*; use a lower learning rate than 1e\+30"):
-        fit(model, prepared, tmp_path / "run", settings=settings(learning_rate=1e30, clip=None, warm_up=0), say=silent)
+        fit(model, prepared, tmp_path / "run", settings=settings(**wild), say=silent)
+
+
+def test_so_does_one_between_two_lines_of_the_log(tiny_model: Any, prepared: Path, tmp_path: Path) -> None:
+    """A validation would trip over the model's numbers, and blame a document."""
+    chosen = settings(learning_rate=1e30, clip=float("inf"), warm_up=0, log_every=100, steps=9)
+    validator = Validator(prepared, "dev", chosen)
+    model = BiEncoder.from_pretrained(tiny_model("bert"))
+    with pytest.raises(InputError, match="the loss is nan at step 3"):
+        fit(model, prepared, tmp_path / "run", settings=chosen, validator=validator, say=silent)
 
 
 def test_a_collapsed_encoder_stops_with_a_reason(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
@@ -219,6 +244,12 @@ def test_eight_bits_need_their_package(model: BiEncoder, monkeypatch: pytest.Mon
         ({"schedule": "cosine"}, "unknown schedule 'cosine'"),
         ({"precision": "8"}, "unknown precision '8'"),
         ({"preset": "best"}, "unknown preset 'best'; use default, paper, released"),
+        ({"error": "l3"}, "unknown error 'l3'; use l2, l1, softplus"),
+        ({"target": "contrastive", "error": "l1"}, "error does nothing for the contrastive loss; leave it out"),
+        ({"temperature": 0.1}, "temperature does nothing for other losses than contrastive"),
+        ({"target": "1e-1", "stop_gradient": True}, "stop_gradient does nothing for targets that are constant anyway"),
+        ({"target": "teacher", "in_batch": True, "error": "l1"}, "error does nothing for two teachers"),
+        ({"teacher_scale": 0.5}, "teacher_scale does nothing for other targets than teacher"),
     ],
 )
 def test_wrong_settings_are_one_clear_line(options: dict[str, Any], message: str) -> None:
@@ -256,5 +287,17 @@ def test_a_loss_of_ones_own_may_have_any_attributes(model: BiEncoder, prepared: 
             return torch.relu(0.3 - self.similarity(queries, positives) + self.similarity(queries, negatives)).mean()
 
     assert fit(model, prepared, tmp_path, Own(), settings(steps=2), say=silent).steps == 2
+
+    class Listens(Own):
+        takes = ("ids",)
+
+        def forward(self, *vectors: Any, ids: Any) -> Any:  # type: ignore[override]
+            assert [rows.shape for rows in ids] == [vectors[0].shape[:1]] * 3
+            return super().forward(*vectors)
+
+    assert fit(model, prepared, tmp_path / "listens", Listens(), settings(steps=2), say=silent).steps == 2
+    Listens.takes = ("ids", "weather")  # type: ignore[assignment]
+    with pytest.raises(InputError, match="the loss takes weather, which `fit` does not have; it can take ids"):
+        fit(model, prepared, tmp_path / "a", Listens(), settings(steps=2), say=silent)
     with pytest.raises(InputError, match="a teacher's in-batch targets need a second teacher; use DualTeacherLoss"):
         fit(model, prepared, tmp_path / "b", MarginLoss("teacher", in_batch=True), settings(steps=2), say=silent)

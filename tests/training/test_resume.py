@@ -18,7 +18,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from remargin import BiEncoder, InputError, MarginLoss
+from remargin import BiEncoder, ContrastiveLoss, InputError, MarginLoss
 from remargin.experiments.targets import TargetLog, read_targets
 from remargin.files import read_header, write_header
 from remargin.training import log, loop
@@ -227,7 +227,10 @@ def test_a_run_is_neither_overwritten_nor_gone_on_with_otherwise(
     refused("run: has a run already; choose another place", resume=False)
     refused("the run was started with another seed and another learning_rate", seed=1, learning_rate=1.0)
     refused("the run was started with another loss", loss=MarginLoss(0.2))
+    refused("another warm_up and another weight_decay and another clip", warm_up=0.5, weight_decay=1.0, clip=0.1)
     refused("the run was not validated by RR before", validation_measure="RR")
+    fit(model, prepared, tmp_path / "warm", ContrastiveLoss(0.05), settings(steps=1), validator, say=silent)
+    refused("the run was started with another loss", tmp_path / "warm", loss=ContrastiveLoss(0.5))
     (run / "best").rename(tmp_path / "lost")
     refused("best: the best model of the run is missing")
     (tmp_path / "foreign" / "last").mkdir(parents=True)

@@ -37,7 +37,7 @@ def test_a_run_folder_holds_what_is_needed_to_repeat_it(beir: Path, tiny_model: 
     assert config["versions"]["torch"]
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert len(report["validations"]) == 3
-    assert report["also"]["before"] >= 0
+    assert 0 < report["also"]["before"] != report["also"]["after"]
     assert (tmp_path / "run" / "best" / "modules.json").is_file()
     assert list((tmp_path / "run" / "tensorboard").rglob("events.*"))
     assert list((tmp_path / "run" / "theirs").rglob("metrics.csv"))
@@ -48,6 +48,24 @@ def test_a_run_folder_holds_what_is_needed_to_repeat_it(beir: Path, tiny_model: 
     request.loggers = ["nobody.Logger"]
     with pytest.raises(InputError, match="other settings: loggers"):
         start(request, settings(), resume=True, say=silent)
+
+
+@pytest.mark.parametrize("length", [30, 2])
+def test_a_config_of_ones_own_stays(length: int, beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    """As in `fit --config runs/x/config.yaml --out runs/x`, and whether the run would have worked or not."""
+    (tmp_path / "config.yaml").write_text("# my notes\nsteps: 6\n")
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path, query_length=length)
+    with pytest.raises(InputError, match=r"config.yaml: not the config of a training run; choose another place"):
+        start(request, settings(), say=silent)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["# my notes\nsteps: 6\n"]
+
+
+def test_collections_may_have_names_that_are_too_long_for_a_file(tiny_model: Any, tmp_path: Path) -> None:
+    data = "docstrings:" + ",".join(["json"] * 100)
+    request = RunRequest(data, str(tiny_model("bert")), tmp_path / "run")
+    assert start(request, settings(steps=1), say=silent).steps == 1
+    with pytest.raises(InputError, match="already exists"):
+        start(request, settings(steps=1), say=silent)
 
 
 def test_prepared_triplets_are_trained_on_as_they_are(tiny_model: Any, tmp_path: Path) -> None:

@@ -415,7 +415,7 @@ def test_the_teachers_margins_are_brought_into_a_cosines_range(
     for similarity, asked, scale in (("cosine", None, 1 / large), ("dot", None, 1.0), ("cosine", 0.25, 0.25)):
         model, lines = BiEncoder.from_pretrained(tiny_model("bert")), list[str]()
         loss = Listens("teacher", similarity=similarity)  # type: ignore[arg-type]
-        chosen = settings(steps=2, teacher_scale=asked)
+        chosen = settings(steps=2, target="teacher", teacher_scale=asked)
         fit(model, scored, tmp_path / f"{similarity}{asked}", loss, chosen, say=lines.append)
         for margins, expected in zip(seen, plain, strict=True):
             assert expected is not None

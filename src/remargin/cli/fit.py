@@ -155,19 +155,6 @@ def fit(
 
 
 def _idle(settings: FitSettings) -> dict[str, Sequence[str]]:
-    """Options that other settings leave nothing to do, by what they do nothing for."""
-    target = settings.loss.target
-    idle: dict[str, Sequence[str]] = {}
-    if target == "contrastive":
-        idle["the contrastive loss"] = ("in_batch", "error", "stop_gradient")
-    else:
-        idle["other losses than contrastive"] = ("temperature",)
-    if target == "teacher" and settings.loss.in_batch:
-        idle["two teachers"] = ("error", "stop_gradient")
-    elif target == "teacher" or target.replace(".", "").isdigit():
-        idle["targets that are constant anyway"] = ("stop_gradient",)
-    if target != "teacher":
-        idle["other targets than teacher"] = ("teacher_scale",)
-    if settings.schedule != "exponential":
-        idle["other schedules than exponential"] = ("gamma",)
-    return idle
+    """Options that other settings leave nothing to do, under what they do nothing for."""
+    schedules = {} if settings.schedule == "exponential" else {"other schedules than exponential": ("gamma",)}
+    return {**settings.loss.idle(), **schedules}

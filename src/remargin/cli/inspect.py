@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config
+from remargin.cli.options import Config, load_encoder
 
 
 def inspect(
@@ -21,11 +21,10 @@ def inspect(
     config: Config = None,
 ) -> None:
     """Show a query of a batch, its positive, and the negatives with the highest, a middle and the lowest target."""
-    from remargin.encoder import BiEncoder
     from remargin.experiments.instance import LONGEST, instance_table
     from remargin.inspection import inspect as look
 
-    found = look(BiEncoder.from_pretrained(model), data, query, batch, batch_size, seed)
+    found = look(load_encoder(model), data, query, batch, batch_size, seed)
     to_screen, width = sys.stdout.isatty(), shutil.get_terminal_size().columns
     longest = max(40, width - 56) if to_screen else LONGEST  # beside the other columns
     table = instance_table(found, f"query {found.query.id}, batch {batch}", longest)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Model, Overwrite, RequiredData, SkipBad, Split, load_collection
+from remargin.cli.options import Config, Model, Overwrite, RequiredData, SkipBad, Split, load_collection, load_encoder
 
 
 def mine(
@@ -29,11 +29,7 @@ def mine(
     from remargin.mining import mine as run
 
     settings = MiningSettings(negatives, depth, triplets, per_triplet, seed)  # type: ignore[arg-type]
-    encoder = None
-    if model is not None:
-        from remargin.encoder import BiEncoder
-
-        encoder = BiEncoder.from_pretrained(model)
+    encoder = None if model is None else load_encoder(model)
     mined = run(load_collection(data, split, skip_bad), out, settings, encoder, overwrite)
     print(f"wrote {out}: {mined.triplets:,} triplets for {mined.queries:,} queries")
     if mined.filled_at_random:

@@ -42,12 +42,14 @@ def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
 
     >>> repeat_flags(["--runs", "a", "b", "--bound", "0.1", "--runs=c", "d"], {"--runs"})
     ['--runs', 'a', '--runs', 'b', '--bound', '0.1', '--runs=c', '--runs', 'd']
+    >>> repeat_flags(["--values", "-0.5", "-1e-1"], {"--values"})
+    ['--values', '-0.5', '--values', '-1e-1']
     """
     repeated: list[str] = []
     flag: str | None = None  # whose values these are
     has_value = False
     for argument in arguments:
-        if argument.startswith("-"):
+        if argument.startswith("-") and not _is_number(argument):
             name, equals, _ = argument.partition("=")
             flag, has_value = name if name in flags else None, bool(equals)
         elif flag is not None:
@@ -57,8 +59,16 @@ def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
     return repeated
 
 
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def refuse_idle(context: typer.Context, idle: Mapping[str, Sequence[str]]) -> None:
-    """An option that would not even be looked at is a misunderstanding: say so. By what it does nothing for."""
+    """Refuse options that would not even be looked at. They are given by name, under what they do nothing for."""
     for what, names in idle.items():
         for name in names:
             source = context.get_parameter_source(name)

@@ -22,7 +22,7 @@ from remargin.data.tables import SKIP, Rejects, batches, encodable
 from remargin.data.tokens import Tokenizer, Tokens, TokenStore, TokenWriter
 from remargin.data.triplets import TripletText, TripletWriter, read_triplets
 from remargin.errors import InputError
-from remargin.files import locked, new_folder, refuse_existing, sha256, write_header
+from remargin.files import locked, new_folder, on_disk, refuse_existing, sha256, write_header
 from remargin.progress import track
 
 Kind = Literal["documents", "queries"]
@@ -117,8 +117,8 @@ def prepare(
     if triplets is not None and not Path(triplets).is_file():
         raise InputError("no such file", file=triplets, do="check the path")
     for given in (data, triplets, model):
-        path = Path(str(given).removeprefix("pairs:").partition("?")[0])
-        if given is not None and path.exists() and path.resolve().is_relative_to(out.resolve()):
+        path = on_disk(str(given).removeprefix("pairs:").partition("?")[0])
+        if given is not None and path is not None and path.resolve().is_relative_to(out.resolve()):
             raise InputError(f"{given} lies in the folder to be written", file=out, do="choose another place")
     rejects = Rejects(skip=skip_bad)
     report = Prepared()

@@ -95,7 +95,17 @@ def judged_cutoff(measure: str) -> int:
     >>> judged_cutoff("R(rel=2)@100"), judged_cutoff("RR")
     (100, 10)
     """
-    return int(_parse(measure).params.get("cutoff", _JUDGED_CUTOFF))
+    return own_cutoff(measure) or _JUDGED_CUTOFF
+
+
+def own_cutoff(measure: str) -> int | None:
+    """The rank below which a measure looks at nothing, if it has one. That of IPrec@0.1 is a recall, not a rank.
+
+    >>> own_cutoff("nDCG@10"), own_cutoff("RR"), own_cutoff("IPrec@0.1")
+    (10, None, None)
+    """
+    found = _parse(measure).params.get("cutoff")
+    return None if found is None else int(found)
 
 
 def _grades(query: str, judged: Mapping[str, int]) -> dict[str, int]:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from remargin.data.tables import Rejects, open_binary, read_lines
 from remargin.errors import InputError
 from remargin.files import new_file
@@ -66,13 +68,16 @@ class Run:
         return cls(_read_carefully(path))
 
     def save(self, path: str | Path, tag: str = "remargin", overwrite: bool = False) -> None:
-        """Write a TREC run file, gzipped if its name ends in .gz. Scores keep every digit of a float32."""
+        """Write a TREC run file, gzipped if its name ends in .gz. Scores keep every digit that their order may need."""
         tag = "_".join(tag.split()) or "remargin"
         with new_file(path, overwrite) as out:
             for query, ranking in self.rankings.items():
+                scores = np.fromiter(ranking.values(), np.float64, len(ranking))
+                of_float32 = (scores == scores.astype(np.float32)).all()
+                written = map("{:.9g}".format if of_float32 else repr, scores.tolist())
                 lines = (
-                    f"{query} Q0 {document} {rank} {score:.9g} {tag}\n"
-                    for rank, (document, score) in enumerate(ranking.items(), 1)
+                    f"{query} Q0 {document} {rank} {score} {tag}\n"
+                    for rank, (document, score) in enumerate(zip(ranking, written, strict=True), 1)
                 )
                 out.write("".join(lines).encode())
 

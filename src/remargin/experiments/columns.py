@@ -10,6 +10,7 @@ from remargin.data.benchmarks import BEIR, MS_MARCO, TREC_DL
 from remargin.data.collection import open_source
 from remargin.data.tables import Rejects
 from remargin.errors import InputError
+from remargin.files import on_disk
 from remargin.report.zero_shot import Column
 
 
@@ -68,10 +69,10 @@ def stems(column: Column) -> list[str]:
 
 def _benchmark(text: str) -> Column | None:
     """The benchmark that a name, an irds: string or a folder stands for."""
-    path = Path(text)
+    path = on_disk(text) if text.strip() else None
     for benchmark in (*BEIR, MS_MARCO, *TREC_DL):
         in_beir = [name.split("/")[1] for name in benchmark.irds if name.startswith("beir/")][:1]
-        if text.strip() and path.is_dir():
+        if path is not None and path.is_dir():
             if path.absolute().name in in_beir:
                 forums = [path / Path(name).name for name in benchmark.irds]
                 parts = forums if len(forums) > 1 and all(forum.is_dir() for forum in forums) else [path]
@@ -84,8 +85,8 @@ def _benchmark(text: str) -> Column | None:
 
 def _own_name(text: str) -> str:
     kind, colon, rest = text.partition(":")
-    if Path(text).is_dir():
-        return Path(text).absolute().name
+    if (path := on_disk(text)) and path.is_dir():
+        return path.absolute().name
     return Path(rest.partition("?")[0]).name.partition(".")[0] if kind == "pairs" else rest if colon else text
 
 

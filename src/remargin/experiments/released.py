@@ -35,6 +35,7 @@ class ReleasedMarginLoss(nn.Module):
         super().__init__()
         if target not in ("adaptive", "distributed") and isinstance(target, str):
             raise ValueError(f"target={target!r}: the released code has static, adaptive and distributed targets")
+        self.similarity = similarity
         self.paper = MarginLoss(target, in_batch, similarity=similarity)  # type: ignore[arg-type]
 
     def forward(self, queries: Tensor, positives: Tensor, negatives: Tensor) -> Tensor:

@@ -72,12 +72,14 @@ class Result:
         """What `save` wrote, if it is there.
 
         Raises:
-            InputError: if a file of scores is missing or was changed.
+            InputError: if a file of scores is missing or was changed, or if it is of another run.
         """
         if not (folder / FILE).exists():
             return None
         do = f"delete {folder} and go on"
         header = read_header(folder / FILE, FORMAT, do)
+        if spec is not None and any(getattr(spec, name) != value for name, value in header["spec"].items()):
+            raise InputError("is of another run than its name says", file=folder / FILE, do=do)
         for name, checksum in ((n, c) for files in header["scores"].values() for n, c in files.items()):
             if not (folder / name).exists() or sha256(folder / name) != checksum:
                 raise InputError("is not as it was written", file=folder / name, do=do)

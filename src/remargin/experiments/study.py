@@ -47,8 +47,9 @@ from remargin.losses import Similarity
 from remargin.mining import MiningSettings, mine
 from remargin.report.zero_shot import Column
 from remargin.retrieval.search import search
-from remargin.training.loop import fit, natural_scale
+from remargin.training.loop import fit
 from remargin.training.settings import FitSettings, fit_settings
+from remargin.training.supervision import natural_scale
 from remargin.training.topics import mean_batch
 from remargin.training.validation import Validator
 

@@ -20,7 +20,7 @@ from remargin.data.ids import Ids, IdWriter
 from remargin.data.restart import JOURNAL, journal_line, read_journal
 from remargin.data.tables import batches
 from remargin.data.tokens import Tokens
-from remargin.encoder import BiEncoder
+from remargin.encoder import BiEncoder, encoding_dtype
 from remargin.errors import InputError
 from remargin.files import (
     Sums,
@@ -195,7 +195,8 @@ def encode(
     made = made or Made.by(model)
     if made.model_fingerprint != model.fingerprint():
         raise InputError("these settings were made for another model", do="use Made.by(model, ...)")
-    name = hashlib.blake2b(json.dumps(asdict(made)).encode(), digest_size=8).hexdigest()
+    computed_in = str(encoding_dtype(model.precision, model.device))
+    name = hashlib.blake2b(json.dumps([asdict(made), computed_in]).encode(), digest_size=8).hexdigest()
     folder = out.parent / f".{out.name}.{name}"
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):

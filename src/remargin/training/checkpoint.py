@@ -78,7 +78,7 @@ def load_checkpoint(
     header = read_header(folder / "progress.json", FORMAT, remedy)
     header.pop("format")
     precision, before, whole = header.pop("precision"), header.pop("fixed"), header.pop("sha256")
-    if changed := [name for name, value in (fixed or {}).items() if value != before.get(name)]:
+    if changed := [name for name, value in (fixed or {}).items() if value != before.get(name, value)]:
         problem = f"the run was started with another {' and another '.join(changed)}"
         raise InputError(problem, file=folder, do="resume with the same settings, or start another run")
     header["validations"] = [(step, value) for step, value in header["validations"]]

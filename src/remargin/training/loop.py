@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +13,12 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.files import refuse_existing
-from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss, Similarity
 from remargin.model_folder import OURS
 from remargin.training.batches import Loader, TrainingData
+from remargin.training.best import Best
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.training.engine import Engine, matmul_rate
 from remargin.training.in_batch_teacher import InBatchTeacher
@@ -29,10 +27,14 @@ from remargin.training.optimiser import learning_rate, make_optimiser
 from remargin.training.samplers import make_sampler
 from remargin.training.settings import FitSettings, fast_precision
 from remargin.training.stopping import Stopping
+from remargin.training.supervision import loss_arguments, require_teachers, statistics, teacher_scale
 from remargin.training.validation import Validator
 
 # What a run cannot change on its way, beside its loss.
-FIXED = ("batch_size", "accumulate", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "schedule")
+FIXED = (
+    "batch_size", "accumulate", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "warm_up", "schedule",
+    "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout",
+)  # fmt: skip
 # Mean cosine among a batch's positives: an encoder that comes to this has collapsed; at this, nothing differs any more.
 COLLAPSED = 0.9999
 ALL_THE_SAME = 1 - 1e-7
@@ -76,7 +78,8 @@ def fit(
         model: the encoder; its weights are changed, and are the last ones in the end: `Fitted.model` has the best.
         data: a folder that `prepare` wrote, with triplets, by this model's tokenizer.
         out: the run's folder.
-        loss: any module of queries, positives and negatives; without one, the settings' loss.
+        loss: any module of queries, positives and negatives; without one, the settings' loss. If it has an attribute
+            `takes`, it is called with these too: "ids" (of the three), "teacher_margin", "in_batch_margin".
         settings: everything else.
         validator: measures the model every so often; the best one is kept, and patience counts from it. Without one,
             there is no patience.
@@ -101,12 +104,12 @@ def fit(
     training = TrainingData(data, settings.batch_size, settings.seed)
     training.queries.require(model.tokenizer, model.query_length, model.query_prefix)
     training.documents.require(model.tokenizer, model.document_length, model.document_prefix)
-    loss = loss or settings.loss.build(model.similarity)
-    _require_teachers(loss, training, settings)
+    loss = settings.loss.build(model.similarity) if loss is None else loss
+    require_teachers(loss, training.triplets, settings)
     started = time.perf_counter()
     model, loss = model.to(device), loss.to(device)
     training.sampler = make_sampler(model, training.queries, training.triplets, settings, out, resume, say)
-    training.teacher_scale = _teacher_scale(training, settings.loss.teacher_scale, loss, say)
+    training.teacher_scale = teacher_scale(training, settings.loss.teacher_scale, loss, model.similarity, say)
     if settings.in_batch_teacher is not None:
         training.in_batch_teacher = InBatchTeacher.load(
             settings.in_batch_teacher, training.queries, training.documents, model.similarity, out, device, resume, say
@@ -116,14 +119,15 @@ def fit(
     _, wrapped = fabric.setup(model, optimiser)
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
     engine = Engine(model, settings, device, dtype, training.typical_lengths())
-    of_loss = repr(loss) if isinstance(loss, MarginLoss) else type(loss).__name__  # what others say may be learned
+    learned = any(True for _ in loss.parameters())  # then what it says of itself changes
+    of_loss = type(loss).__name__ if learned else repr(loss)
     fixed = {name: getattr(settings, name) for name in FIXED} | {"loss": of_loss}
     if checkpoint.exists():
         progress, precision_state = load_checkpoint(checkpoint, {"model": model, "loss": loss}, optimiser, fixed)
-        _restore_best(out / "best", checkpoint)
-        _require_best(progress, out / "best", validator)
         fabric.strategy.precision.load_state_dict(precision_state)
         say(f"resuming after step {progress.step:,}")
+    best = Best(out, validator, settings.patience, progress)
+    best.restore()
     say(_describe(device, training, settings))
     say(engine.describe() + ("" if settings.attention_dropout else "; no attention dropout"))
     before_stop, watch = progress.seconds, _Watch(settings, progress)
@@ -131,31 +135,11 @@ def fit(
     loader = Loader(training, progress.step * settings.accumulate, engine.cut)
     log = Log(out, fabric, progress.step, settings.steps, say, meter)
     with engine, loader, log, Stopping() as stopping:
-
-        def validate() -> bool:
-            """Measure, keep the best model; whether patience is at its end."""
-            if validator is None:
-                return False
-            began = time.perf_counter()
-            values = validator(engine, model.similarity)
-            value = values[validator.measure]
-            progress.validations.append((progress.step, values))
-            log.validation(progress.step, values)
-            if progress.best is None or value > progress.best:
-                progress.best, progress.best_step, progress.best_triplets = value, progress.step, progress.triplets
-                progress.without_gain = 0
-                _keep_best(model, out / "best", checkpoint)
-            else:
-                progress.without_gain += 1
-            meter.pause(time.perf_counter() - began)
-            return settings.patience is not None and progress.without_gain >= settings.patience
-
         if not progress.validations:
-            validate()
-        stopped = settings.patience is not None and progress.without_gain >= settings.patience
+            best.validate(engine, model, log, meter)
         asked = False
         stopping.hold()
-        while progress.step < settings.steps and not (stopped or asked):
+        while progress.step < settings.steps and not (best.out_of_patience or asked):
             step = progress.step
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(settings, step)
@@ -164,7 +148,7 @@ def fit(
                 batch, cut = next(loader)
                 vectors = engine.embed(cut)
                 queries, positives, negatives = vectors.chunk(3)
-                arguments = _loss_arguments(loss, batch, device)
+                arguments = loss_arguments(loss, batch, device)
                 value = loss(queries, positives, negatives, **arguments)
                 fabric.backward(value / settings.accumulate)
                 assert vectors.grad is not None
@@ -178,22 +162,23 @@ def fit(
             wrapped.step()
             wrapped.zero_grad()
             progress.step += 1
-            asked = stopping.asked
-            to_save = asked or progress.step % settings.save_every == 0 or progress.step == settings.steps
-            to_log = progress.step % settings.log_every == 0 or progress.step in (1, settings.steps)
-            if to_log or to_save:
+            asked, at_the_end = stopping.asked, progress.step == settings.steps
+            to_log = progress.step % settings.log_every == 0 or progress.step == 1 or at_the_end
+            to_validate = progress.step % settings.validate_every == 0 or at_the_end
+            to_save = progress.step % settings.save_every == 0 or asked or at_the_end
+            if to_log or to_validate or to_save:
                 watch.check(value, positives)
             if to_log:
                 log.training(
                     progress.step,
                     value,
                     learning_rate(settings, step),
-                    _statistics(loss, queries, positives, negatives, arguments),
+                    statistics(loss, queries, positives, negatives, arguments),
                 )
-            if progress.step % settings.validate_every == 0 or progress.step == settings.steps:
-                stopped = validate()
+            if to_validate:
+                best.validate(engine, model, log, meter)
             progress.seconds = before_stop + time.perf_counter() - started
-            if to_save or stopped:
+            if to_save or best.out_of_patience:
                 precision_state = fabric.strategy.precision.state_dict()
                 modules = {"model": model, "loss": loss}
                 save_checkpoint(checkpoint, progress, modules, optimiser, precision_state, fixed)
@@ -210,34 +195,11 @@ def fit(
         best=progress.best,
         best_step=progress.best_step,
         best_triplets=progress.best_triplets,
-        stopped_early=stopped,
+        stopped_early=progress.step < settings.steps,
         seconds=progress.seconds,
         model=kept,
         validations=progress.validations,
     )
-
-
-def _keep_best(model: BiEncoder, best: Path, checkpoint: Path) -> None:
-    """Save the best model. The one before it stays with the checkpoint that knows it, until there is a newer one."""
-    if best.exists() and checkpoint.exists() and not (checkpoint / "best").exists():
-        best.rename(checkpoint / "best")
-    model.save(best, overwrite=True)
-
-
-def _restore_best(best: Path, checkpoint: Path) -> None:
-    """The best model that a checkpoint knows: what came after it may not come again."""
-    if (checkpoint / "best").exists():
-        shutil.rmtree(best, ignore_errors=True)
-        (checkpoint / "best").rename(best)
-
-
-def _require_best(progress: Progress, best: Path, validator: Validator | None) -> None:
-    """The best model so far must be there, and be the best by what is measured from here on."""
-    if progress.best_step is not None and not (best / OURS).is_file():
-        raise InputError("the best model of the run is missing", file=best, do="start the run anew in another folder")
-    if validator is not None and progress.validations and validator.measure not in progress.validations[0][1]:
-        problem = f"the run was not validated by {validator.measure} before"
-        raise InputError(problem, file=best.parent, do="resume with the same measure, or start another run")
 
 
 def _describe(device: torch.device, training: TrainingData, settings: FitSettings) -> str:
@@ -245,67 +207,6 @@ def _describe(device: torch.device, training: TrainingData, settings: FitSetting
     epochs = settings.steps * settings.accumulate / sampler.steps_per_epoch
     triplets = round(sampler.epoch_triplets / sampler.steps_per_epoch * settings.accumulate, 1)
     return f"{settings.steps:,} steps of {triplets:g} triplets ({epochs:.2f} epochs of {sampler.epoch}) on {device}"
-
-
-def needs_scores(loss: nn.Module) -> bool:
-    """Whether a loss takes its targets from a teacher's scores.
-
-    >>> needs_scores(MarginLoss("teacher")), needs_scores(MarginLoss(0.3))
-    (True, False)
-    """
-    return isinstance(loss, DualTeacherLoss) or (isinstance(loss, MarginLoss) and loss.target == "teacher")
-
-
-def _require_teachers(loss: nn.Module, training: TrainingData, settings: FitSettings) -> None:
-    if isinstance(loss, MarginLoss) and loss.target == "teacher" and loss.in_batch:
-        raise InputError("a teacher's in-batch targets need a second teacher", do="use DualTeacherLoss")
-    if needs_scores(loss) and not training.triplets.header["scores"]:
-        raise InputError('target "teacher" needs scores', do="prepare triplets that have scores")
-    if isinstance(loss, DualTeacherLoss) and settings.in_batch_teacher is None:
-        raise InputError("dual supervision needs a second teacher", do="name an in_batch_teacher in the settings")
-
-
-def _teacher_scale(training: TrainingData, asked: float | None, loss: nn.Module, say: Callable[[str], None]) -> float:
-    """What the teacher's margins are multiplied with: what was asked for, or what brings them into a cosine's range."""
-    if asked is not None or not needs_scores(loss):
-        return asked or 1.0
-    assert isinstance(loss, MarginLoss | DualTeacherLoss)
-    scale = natural_scale(training.triplets, loss.similarity)
-    if scale != 1.0:
-        say(f"the teacher's margins are multiplied with {scale:.4g}: 99% of them are within {1 / scale:.4g}")
-    return scale
-
-
-def natural_scale(triplets: Triplets, similarity: Similarity) -> float:
-    """What a teacher's margins are multiplied with unless told: 1 for dot products; for cosines 99% come within 1."""
-    large = triplets.large_margin() if similarity == "cosine" else None
-    return 1 / large if large else 1.0
-
-
-def _loss_arguments(loss: nn.Module, batch: Any, device: torch.device) -> dict[str, Any]:
-    if isinstance(loss, ContrastiveLoss) and loss.mask_known:
-        ids = (batch.queries, batch.positives, batch.negatives)
-        return {"ids": tuple(torch.from_numpy(rows) for rows in ids)}
-    arguments = {}
-    if needs_scores(loss):
-        arguments["teacher_margin"] = batch.teacher_margin.to(device)
-    if isinstance(loss, DualTeacherLoss):
-        arguments["in_batch_margin"] = batch.in_batch_margin.to(device)
-    return arguments
-
-
-def _statistics(
-    loss: nn.Module, queries: Tensor, positives: Tensor, negatives: Tensor, arguments: dict[str, Any]
-) -> dict[str, float]:
-    """Margins of a batch; also targets and the two parts of the loss, if it has them."""
-    left_out = {"loss"}
-    if not isinstance(loss, MarginLoss):
-        left_out |= {"explicit_mean", "spread", "target_mean", "target_min", "target_max"}
-        own = getattr(loss, "similarity", None)
-        loss, arguments = MarginLoss(similarity="dot" if own == "dot" else "cosine"), {}
-    found = loss.statistics(queries.detach(), positives.detach(), negatives.detach(), **arguments)
-    values = torch.stack(found).tolist()
-    return {name: value for name, value in zip(found._fields, values, strict=True) if name not in left_out}
 
 
 class _Watch:

@@ -26,11 +26,12 @@ from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
-from remargin.files import locked, new_file, read_header, sha256
+from remargin.files import locked, new_file, on_disk, read_header, sha256
 from remargin.mining import MiningSettings, mine
 from remargin.retrieval.search import search
-from remargin.training.loop import Fitted, fit, needs_scores
+from remargin.training.loop import Fitted, fit
 from remargin.training.settings import FitSettings
+from remargin.training.supervision import needs_scores
 from remargin.training.validation import Validator
 from remargin.versions import versions
 
@@ -162,9 +163,12 @@ def _plain(value: Any) -> Any:
 
 
 def _is_new(out: Path, asked: dict[str, Any], resume: bool) -> bool:
-    """A run's folder is new, or it is the same run's and it is to go on. With a config alone it is as good as new."""
+    """A run's folder is new, or it is the same run's and it is to go on. With its config alone it is as good as new."""
     config = out / CONFIG
-    if not out.exists() or all(path == config for path in out.iterdir()):
+    if not out.exists() or not any(out.iterdir()):
+        return True
+    if [*out.iterdir()] == [config]:
+        _read_config(out)  # another file of that name is an error
         return True
     if not resume:
         raise InputError("already exists", file=out, do="choose another place, or go on with that run (--resume)")
@@ -177,14 +181,16 @@ def _is_new(out: Path, asked: dict[str, Any], resume: bool) -> bool:
 
 def _placed(asked: dict[str, Any]) -> dict[str, Any]:
     """What was asked for, wherever the run's folder is now, and however the paths of files are written."""
-    paths = {n: str(Path(v).resolve()) for n, v in asked.items() if isinstance(v, str) and Path(v).exists()}
+    paths = {n: str(Path(v).resolve()) for n, v in asked.items() if isinstance(v, str) and on_disk(v)}
     return {name: paths.get(name, value) for name, value in asked.items() if name != "out"}
 
 
 def _training_folder(request: RunRequest) -> Path:
     """What to train on: the collection itself, if `prepare` wrote it with triplets and no others are given."""
-    ready = request.triplets is None and (Path(request.data) / "triplets").is_dir()
-    return Path(request.data) if ready else request.out / "data"
+    folder = on_disk(request.data)
+    if request.triplets is None and folder is not None and (folder / "triplets").is_dir():
+        return folder
+    return request.out / "data"
 
 
 def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: Callable[[str], None]) -> None:

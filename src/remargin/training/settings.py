@@ -12,7 +12,7 @@ from torch import nn
 
 from remargin.compute import EngineName
 from remargin.errors import InputError
-from remargin.losses import ContrastiveLoss, DualTeacherLoss, MarginLoss, NamedTarget, Similarity
+from remargin.losses import ContrastiveLoss, DualTeacherLoss, Error, MarginLoss, NamedTarget, Similarity
 
 Schedule = Literal["constant", "linear", "exponential"]
 Precision = Literal["auto", "32", "bf16", "16"]
@@ -40,6 +40,32 @@ class LossSettings:
             raise InputError(f"temperature is {self.temperature}", do="it must be a number above 0")
         if self.teacher_scale is not None and not (math.isfinite(self.teacher_scale) and self.teacher_scale > 0):
             raise InputError(f"teacher_scale is {self.teacher_scale}", do="it must be a number above 0")
+        if self.error not in get_args(Error):
+            raise InputError(f"unknown error {self.error!r}", do=f"use {', '.join(get_args(Error))}")
+        usual = {f.name: f.default for f in fields(self)}
+        for what, names in self.idle().items():
+            for name in names:
+                if getattr(self, name) != usual[name]:
+                    raise InputError(f"{name} does nothing for {what}", do="leave it out")
+
+    def idle(self) -> dict[str, tuple[str, ...]]:
+        """The settings that these leave nothing to do, under what they do nothing for.
+
+        >>> LossSettings("0.3").idle()["targets that are constant anyway"]
+        ('stop_gradient',)
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        if self.target == "contrastive":
+            found["the contrastive loss"] = ("in_batch", "error", "stop_gradient")
+        else:
+            found["other losses than contrastive"] = ("temperature",)
+        if self.target == "teacher" and self.in_batch:
+            found["two teachers"] = ("error", "stop_gradient")
+        elif self.target == "teacher" or isinstance(_number(self.target), float):
+            found["targets that are constant anyway"] = ("stop_gradient",)
+        if self.target != "teacher":
+            found["other targets than teacher"] = ("teacher_scale",)
+        return found
 
     def build(self, similarity: Similarity) -> nn.Module:
         """The loss for an encoder's similarity.

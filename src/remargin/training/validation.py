@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from remargin.data.collection import Collection
 from remargin.data.tokens import TokenStore
 from remargin.errors import InputError
-from remargin.evaluation.measures import evaluate, judged_cutoff
+from remargin.evaluation.measures import evaluate, own_cutoff
 from remargin.evaluation.runs import Run
 from remargin.losses import Similarity
 from remargin.packing import Packed, together
@@ -94,7 +94,8 @@ class Validator:
 def _top(measures: Sequence[str]) -> int:
     """How many documents of a ranking these measures look at, and some more, in case of ties.
 
-    >>> _top(["nDCG@10", "Success@100"]), _top(["nDCG@10", "RR"]) > 10**9
+    >>> _top(["nDCG@10", "Success@100"]), _top(["nDCG@10", "IPrec@0.5"]) > 10**9
     (150, True)
     """
-    return max(judged_cutoff(name) + 50 if "@" in name else 2**62 for name in measures)
+    cutoffs = [own_cutoff(name) for name in measures]
+    return max(2**62 if cutoff is None else cutoff + 50 for cutoff in cutoffs)

@@ -1,0 +1,75 @@
+"""The best model of a run: measured now and then, and kept."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from remargin.encoder import BiEncoder
+from remargin.errors import InputError
+from remargin.model_folder import OURS
+from remargin.training.checkpoint import Progress
+from remargin.training.engine import Engine
+from remargin.training.log import Log, Meter
+from remargin.training.validation import Validator
+
+
+class Best:
+    """Validates, keeps the best model so far in `out/best`, and knows when patience is at its end.
+
+    Without a validator it does nothing.
+    """
+
+    def __init__(self, out: Path, validator: Validator | None, patience: int | None, progress: Progress) -> None:
+        self._folder, self._checkpoint = out / "best", out / "checkpoint"
+        self._validator, self._patience = validator, patience
+        self._progress = progress
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether so many validations brought no gain that the run is to stop."""
+        return self._patience is not None and self._progress.without_gain >= self._patience
+
+    def validate(self, engine: Engine, model: BiEncoder, log: Log, meter: Meter) -> None:
+        """Measure the model as it is now. The time that it takes is not the meter's."""
+        if self._validator is None:
+            return
+        began, progress = time.perf_counter(), self._progress
+        values = self._validator(engine, model.similarity)
+        value = values[self._validator.measure]
+        progress.validations.append((progress.step, values))
+        log.validation(progress.step, values)
+        if progress.best is None or value > progress.best:
+            progress.best, progress.best_step, progress.best_triplets = value, progress.step, progress.triplets
+            progress.without_gain = 0
+            self._keep(model)
+        else:
+            progress.without_gain += 1
+        meter.pause(time.perf_counter() - began)
+
+    def _keep(self, model: BiEncoder) -> None:
+        """The one before it stays with the checkpoint that knows it, until there is a newer checkpoint."""
+        kept = self._checkpoint / "best"
+        if self._folder.exists() and self._checkpoint.exists() and not kept.exists():
+            self._folder.rename(kept)
+        model.save(self._folder, overwrite=True)
+
+    def restore(self) -> None:
+        """Put back the best model that the checkpoint knows, if there is one: what came after it may not come again.
+
+        Raises:
+            InputError: if it is missing, or is the best by another measure.
+        """
+        kept, progress = self._checkpoint / "best", self._progress
+        if kept.exists():
+            shutil.rmtree(self._folder, ignore_errors=True)
+            kept.rename(self._folder)
+        if progress.best_step is not None and not (self._folder / OURS).is_file():
+            do = "start the run anew in another folder"
+            raise InputError("the best model of the run is missing", file=self._folder, do=do)
+        measure = None if self._validator is None else self._validator.measure
+        if measure is not None and progress.validations and measure not in progress.validations[0][1]:
+            problem = f"the run was not validated by {measure} before"
+            do = "resume with the same measure, or start another run"
+            raise InputError(problem, file=self._folder.parent, do=do)

@@ -1,0 +1,91 @@
+"""What a loss is called with beside the vectors of a batch: ids, and the margins of teachers.
+
+A loss names what it wants in its attribute `takes`; one without it gets the vectors alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from remargin.data.triplets import Triplets
+from remargin.errors import InputError
+from remargin.losses import MarginLoss, Similarity
+from remargin.training.batches import TrainingData, TripletBatch
+from remargin.training.settings import FitSettings
+
+IDS, SCORES, IN_BATCH = "ids", "teacher_margin", "in_batch_margin"
+
+
+def takes(loss: nn.Module) -> tuple[str, ...]:
+    """The names of what a loss is called with beside vectors.
+
+    >>> takes(MarginLoss("teacher")), takes(MarginLoss(0.3)), takes(nn.Identity())
+    (('teacher_margin',), (), ())
+    """
+    return tuple(getattr(loss, "takes", ()))
+
+
+def needs_scores(loss: nn.Module) -> bool:
+    """Whether a loss takes its targets from a teacher's scores."""
+    return SCORES in takes(loss)
+
+
+def require_teachers(loss: nn.Module, triplets: Triplets, settings: FitSettings) -> None:
+    """See that what a loss takes is there."""
+    if unknown := set(takes(loss)) - {IDS, SCORES, IN_BATCH}:
+        do = f"it can take {IDS}, {SCORES} and {IN_BATCH}"
+        raise InputError(f"the loss takes {', '.join(sorted(unknown))}, which `fit` does not have", do=do)
+    if isinstance(loss, MarginLoss) and loss.target == "teacher" and loss.in_batch:
+        raise InputError("a teacher's in-batch targets need a second teacher", do="use DualTeacherLoss")
+    if needs_scores(loss) and not triplets.header["scores"]:
+        raise InputError('target "teacher" needs scores', do="prepare triplets that have scores")
+    if IN_BATCH in takes(loss) and settings.in_batch_teacher is None:
+        raise InputError("dual supervision needs a second teacher", do="name an in_batch_teacher in the settings")
+
+
+def teacher_scale(
+    training: TrainingData, asked: float | None, loss: nn.Module, similarity: Similarity, say: Callable[[str], None]
+) -> float:
+    """What the teacher's margins are multiplied with: what was asked for, or what brings them into a cosine's range."""
+    if asked is not None or not needs_scores(loss):
+        return asked or 1.0
+    own = getattr(loss, "similarity", None)
+    scale = natural_scale(training.triplets, own if own in ("cosine", "dot") else similarity)
+    if scale != 1.0:
+        say(f"the teacher's margins are multiplied with {scale:.4g}: 99% of them are within {1 / scale:.4g}")
+    return scale
+
+
+def natural_scale(triplets: Triplets, similarity: Similarity) -> float:
+    """What a teacher's margins are multiplied with unless told: 1 for dot products; for cosines 99% come within 1."""
+    large = triplets.large_margin() if similarity == "cosine" else None
+    return 1 / large if large else 1.0
+
+
+def loss_arguments(loss: nn.Module, batch: TripletBatch, device: torch.device) -> dict[str, Any]:
+    """What a loss takes, of one batch. Ids stay on the CPU, where they are compared while the GPU computes vectors."""
+    found: dict[str, Any] = {}
+    for name in takes(loss):
+        if name == IDS:
+            found[name] = tuple(torch.from_numpy(rows) for rows in (batch.queries, batch.positives, batch.negatives))
+        else:
+            found[name] = getattr(batch, name).to(device)
+    return found
+
+
+def statistics(
+    loss: nn.Module, queries: Tensor, positives: Tensor, negatives: Tensor, arguments: dict[str, Any]
+) -> dict[str, float]:
+    """Margins of a batch; also targets and the two parts of the loss, if it has them."""
+    left_out = {"loss"}
+    if not isinstance(loss, MarginLoss):
+        left_out |= {"explicit_mean", "spread", "target_mean", "target_min", "target_max"}
+        own = getattr(loss, "similarity", None)
+        loss, arguments = MarginLoss(similarity="dot" if own == "dot" else "cosine"), {}
+    found = loss.statistics(queries.detach(), positives.detach(), negatives.detach(), **arguments)
+    values = torch.stack(found).tolist()
+    return {name: value for name, value in zip(found._fields, values, strict=True) if name not in left_out}
