@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +13,7 @@ from remargin.cli.options import Config, RequiredData, SkipBad, refuse_idle
 from remargin.errors import InputError
 
 if TYPE_CHECKING:
-    from remargin.training.settings import FitSettings
+    pass
 
 
 def fit(
@@ -135,15 +134,17 @@ def fit(
 ) -> None:
     """Fine-tune an encoder on triplets; the best model by validation is in OUT/best."""
     from remargin.training.run import RunRequest, start
-    from remargin.training.settings import FitSettings, LossSettings, fit_settings
+    from remargin.training.settings import FitSettings, LossSettings, fit_settings, idle_settings
 
     given = dict(locals())
     names = [f.name for f in (*fields(FitSettings), *fields(LossSettings)) if f.name in given]
     if preset in ("paper", "released") and steps is None:
         do = "give --steps; the paper has an epoch of MS MARCO, 310,788 steps of 128"
         raise InputError(f"the preset {preset} needs to know how long to train", do=do)
+    refuse_idle(context, idle_settings(target or LossSettings.target, bool(in_batch)))
     settings = fit_settings(preset, **{name: given[name] for name in names})
-    refuse_idle(context, _idle(settings))
+    if settings.schedule != "exponential":
+        refuse_idle(context, {"other schedules than exponential": ["gamma"]})
     request = RunRequest(**{f.name: given[f.name] for f in fields(RunRequest)})
     fitted = start(request, settings, resume)
     if fitted.best is not None and fitted.before is not None:
@@ -152,9 +153,3 @@ def fit(
             print("training did not help on dev: the best model is the one before it", file=sys.stderr)
         print(f"{settings.validation_measure}: {fitted.before:.4f} before, {best}")
     print(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s")
-
-
-def _idle(settings: FitSettings) -> dict[str, Sequence[str]]:
-    """Options that other settings leave nothing to do, under what they do nothing for."""
-    schedules = {} if settings.schedule == "exponential" else {"other schedules than exponential": ("gamma",)}
-    return {**settings.loss.idle(), **schedules}

@@ -20,6 +20,26 @@ Compile = Literal["auto", "on", "off"]
 SamplerName = Literal["random", "tas", "tas-balanced"]
 
 
+def idle_settings(target: str, in_batch: bool) -> dict[str, tuple[str, ...]]:
+    """The settings of a loss that have nothing to do, under what they do nothing for.
+
+    >>> idle_settings("contrastive", in_batch=False)["the contrastive loss"]
+    ('in_batch', 'error', 'stop_gradient')
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    if target == "contrastive":
+        found["the contrastive loss"] = ("in_batch", "error", "stop_gradient")
+    else:
+        found["other losses than contrastive"] = ("temperature",)
+    if target == "teacher" and in_batch:
+        found["two teachers"] = ("error", "stop_gradient")
+    elif target == "teacher" or isinstance(_number(target), float):
+        found["targets that are constant anyway"] = ("stop_gradient",)
+    if target != "teacher":
+        found["other targets than teacher"] = ("teacher_scale",)
+    return found
+
+
 @dataclass
 class LossSettings:
     """Which loss: `target` is a number, adaptive, distributed, mean, teacher, or contrastive.
@@ -43,29 +63,10 @@ class LossSettings:
         if self.error not in get_args(Error):
             raise InputError(f"unknown error {self.error!r}", do=f"use {', '.join(get_args(Error))}")
         usual = {f.name: f.default for f in fields(self)}
-        for what, names in self.idle().items():
+        for what, names in idle_settings(self.target, self.in_batch).items():
             for name in names:
                 if getattr(self, name) != usual[name]:
                     raise InputError(f"{name} does nothing for {what}", do="leave it out")
-
-    def idle(self) -> dict[str, tuple[str, ...]]:
-        """The settings that these leave nothing to do, under what they do nothing for.
-
-        >>> LossSettings("0.3").idle()["targets that are constant anyway"]
-        ('stop_gradient',)
-        """
-        found: dict[str, tuple[str, ...]] = {}
-        if self.target == "contrastive":
-            found["the contrastive loss"] = ("in_batch", "error", "stop_gradient")
-        else:
-            found["other losses than contrastive"] = ("temperature",)
-        if self.target == "teacher" and self.in_batch:
-            found["two teachers"] = ("error", "stop_gradient")
-        elif self.target == "teacher" or isinstance(_number(self.target), float):
-            found["targets that are constant anyway"] = ("stop_gradient",)
-        if self.target != "teacher":
-            found["other targets than teacher"] = ("teacher_scale",)
-        return found
 
     def build(self, similarity: Similarity) -> nn.Module:
         """The loss for an encoder's similarity.
