@@ -28,6 +28,7 @@ def test_by_hand() -> None:
     assert found.targets == pytest.approx([third, 0.75, 0.25])
     assert found.losses == pytest.approx([(0.5 - third) ** 2, (1.0 - 0.75) ** 2, (1.5 - 0.25) ** 2])
     assert found.chosen() == {"highest": 0, "middle": 1, "lowest": 2}  # the mean is 0.64
+    assert found.chosen(np.array([False, True, True])) == {"highest": 1, "middle": 1, "lowest": 2}
 
 
 def test_with_dot_products_lengths_matter() -> None:
@@ -74,6 +75,17 @@ def test_it_is_the_batch_that_training_sees(tiny_model: Any, prepared: Path) -> 
     by_target = [shown.target or 0.0 for shown in found.negatives]
     assert by_target == [pytest.approx(targets.max(), abs=1e-5), by_target[1], pytest.approx(targets.min(), abs=1e-5)]
     assert found.mean_target == pytest.approx(float(targets.mean()), abs=1e-5)
+
+
+def test_a_querys_positive_is_not_shown_as_its_negative(tiny_model: Any, tmp_path: Path) -> None:
+    """Though another query of the batch has it as one, with the highest target that there is."""
+    triplets = ("how to sort\tkeep them in order\tread a file", "how to read\tread a file\tkeep them in order")
+    (tmp_path / "triplets.tsv").write_text("\n".join(triplets) + "\n")
+    prepare(None, tiny_model(), tmp_path / "data", tmp_path / "triplets.tsv", TextSettings(30, 64))
+    found = inspect(BiEncoder.from_pretrained(tiny_model()), tmp_path / "data", batch_size=2)
+    assert {passage.text for passage in found.negatives} == {
+        "read a file" if found.positive.text == "keep them in order" else "keep them in order"
+    }
 
 
 def test_a_query_that_is_not_in_the_batch(tiny_model: Any, prepared: Path) -> None:

@@ -56,10 +56,16 @@ class Explained:
     targets: NDArray[np.float64]
     losses: NDArray[np.float64]
 
-    def chosen(self) -> dict[str, int]:
-        """The negatives with the highest target, the one closest to the mean, and the lowest."""
-        middle = int(np.abs(self.targets - self.targets.mean()).argmin())
-        return {"highest": int(self.targets.argmax()), "middle": middle, "lowest": int(self.targets.argmin())}
+    def chosen(self, among: NDArray[np.bool_] | None = None) -> dict[str, int]:
+        """The negatives with the highest target, the one closest to the mean, and the lowest; of some, or of all."""
+        places = np.arange(len(self.targets)) if among is None else np.flatnonzero(among)
+        targets = self.targets[places]
+        found = {
+            "highest": targets.argmax(),
+            "middle": np.abs(targets - self.targets.mean()).argmin(),
+            "lowest": targets.argmin(),
+        }
+        return {role: int(places[place]) for role, place in found.items()}
 
 
 def explain(
@@ -87,6 +93,9 @@ def inspect(
 ) -> Instance:
     """Look at one query of a training batch, in random order, with a model as it is and the distributed target.
 
+    A query's positive may be the negative of another one: it is not shown as a negative, but the means have it, as the
+    loss has.
+
     Args:
         model: the encoder.
         data: what `prepare` wrote, with triplets, by this model's tokenizer.
@@ -108,10 +117,11 @@ def inspect(
     positives, negatives = np.split(of_documents, 2)
     found = explain(of_queries[place], positives[place], negatives, model.similarity)
     id, own = queries[int(rows.queries[place])], documents[int(rows.positives[place])]
-    names = {role: documents[int(rows.negatives[j])] for role, j in found.chosen().items()}
+    chosen = found.chosen(among=rows.negatives != rows.positives[place])  # which may be another's negative
+    names = {role: documents[int(rows.negatives[j])] for role, j in chosen.items()}
     questions, passages = _texts(Path(data), {id}, {own, *names.values()})
     shown = []
-    for role, j in found.chosen().items():
+    for role, j in chosen.items():
         values = (float(of[j]) for of in (found.relevance, found.targets, found.losses))
         shown.append(Passage(f"negative, {role} target", names[role], passages[names[role]], *values))
     return Instance(

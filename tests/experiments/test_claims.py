@@ -70,11 +70,11 @@ def as_the_paper() -> dict[str, Any]:
         "adaptive, in-batch": baseline(0.53, 0.79, 1900),
         "static": baseline(0.65, 0.79, 5200),
         "static 1.0": baseline(0.60, 0.71, 22000),
-        "best teacher": baseline(0.66, 0.79, 14600),
-        "reference": "TAS-B",
+        "reference": {"name": "TAS-B", **baseline(0.66, 0.79, 14600)},
+        "best teacher": {"name": "MarginMSE", **baseline(0.67, 0.78, 14600)},
     }
-    zero_shot = {
-        "distributed": {"mean": 0.31, "in-domain": 0.607},
+    zero_shot: dict[str, dict[str, Any]] = {
+        "distributed, to the end": {"mean": 0.31, "in-domain": 0.607},
         "distributed, early stopping": {"mean": 0.34, "in-domain": 0.607},
         "static tuned": {"mean": 0.33},
         "static untuned": {"mean": 0.25},
@@ -83,6 +83,8 @@ def as_the_paper() -> dict[str, Any]:
         "adaptive": {"mean": 0.18},
         "adaptive, in-batch": {"mean": 0.26},
     }
+    for row in zero_shot.values():
+        row["triplets"] = 5000
     instance = {
         role: {"target": 0.7 - 0.1 * i, "relevance": 0.3 - 0.1 * i, "loss": 0.06 - 0.01 * i}
         for i, role in enumerate(ROLES)
@@ -157,7 +159,7 @@ CONTRARY: dict[str, Callable[[dict[str, Any]], Any]] = {
     "an eighth of the data is enough": put("baselines", "a", "adaptive, in-batch", "triplets", 2050),
     "self distillation needs less data than teachers": put("baselines", "a", "distributed", "triplets", 9000),
     "targets order negatives as relevance does": put("instance", "a", ROLES[2], "relevance", 0.9),
-    "early stopping helps elsewhere": put("zero-shot", "a", "distributed", "mean", 0.4),
+    "early stopping helps elsewhere": put("zero-shot", "a", "distributed, to the end", "mean", 0.4),
     "tuning helps elsewhere": put("zero-shot", "a", "static untuned", "mean", 0.4),
     "adaptive without in batch is last elsewhere": put("zero-shot", "b", "adaptive", "mean", 0.3),
     "half the memory": put("memory", "a", "bf16, 8-bit states", 80),
@@ -250,12 +252,13 @@ def test_a_few_batches_have_no_beginning_and_end() -> None:
     assert open_ones == ["targets settle at one half", "outliers are positive", "backbones end alike"]
 
 
-def test_what_the_plan_decides_is_not_a_finding() -> None:
+def test_what_a_sweep_costs_is_said_beside_the_verdict() -> None:
+    """A plan with a long sweep makes the claim hold whatever the targets do."""
     numbers = as_the_paper()
     put("variants", "a", "static", "sweep_seconds", 1300.0)(numbers)
     (verdict,) = (v for v in check_claims(numbers) if v.claim.name == "tuned static costs three times as much")
-    assert verdict.verdict == OPEN
-    assert "the plan decides it" in verdict.evidence
+    run = numbers["variants"]["a"]["distributed"]["run_seconds"]
+    assert verdict.evidence.endswith(f"as so many whole distributed runs: a: {1300 / run:.1f}; b: 0.0)")
 
 
 def test_a_run_that_training_did_not_improve_says_nothing_about_data() -> None:
@@ -266,10 +269,20 @@ def test_a_run_that_training_did_not_improve_says_nothing_about_data() -> None:
     assert {"in batch information saves data", "an eighth of the data is enough"} <= open_ones
 
 
+def test_nor_does_it_say_anything_about_tuning() -> None:
+    numbers = as_the_paper()
+    before = {v.claim.name for v in check_claims(numbers) if v.verdict == OPEN}
+    put("baselines", "a", "static 1.0", "triplets", 0)(numbers)
+    put("zero-shot", "a", "static untuned, in-batch", "triplets", 0)(numbers)
+    open_ones = {v.claim.name: v.evidence for v in check_claims(numbers) if v.verdict == OPEN}
+    assert set(open_ones) - before == {"tuning raises recall more than ndcg", "tuning helps elsewhere"}
+    assert "a, static untuned, in-batch: no validation was better" in open_ones["tuning helps elsewhere"]
+
+
 def test_teachers_who_taught_nothing_are_not_what_the_paper_compares_with() -> None:
     numbers = as_the_paper()
     before = {v.claim.name for v in check_claims(numbers) if v.verdict == OPEN}
-    put("baselines", "a", "best teacher", "triplets", 0)(numbers)
+    put("baselines", "a", "reference", "triplets", 0)(numbers)
     open_ones = {v.claim.name: v.evidence for v in check_claims(numbers) if v.verdict == OPEN}
     assert set(open_ones) - before == {
         "self distillation matches teachers",
@@ -278,7 +291,7 @@ def test_teachers_who_taught_nothing_are_not_what_the_paper_compares_with() -> N
         "an eighth of the data is enough",
         "self distillation needs less data than teachers",
     }
-    assert set(open_ones.values()) == {"a: the best run with a teacher is the model before training"}
+    assert set(open_ones.values()) == {"a: the best TAS-B run is the model before training"}
 
 
 @pytest.mark.parametrize("name", CONTRARY)

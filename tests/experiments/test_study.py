@@ -252,6 +252,26 @@ def test_of_an_unfinished_study_everything_is_made_that_can_be(study_folder: Pat
     assert verdicts["the explicit mean does not work"]["verdict"] == OPEN
 
 
+@pytest.mark.parametrize("name", ["variants/numbers.json", "runs/*/targets.csv.gz"])
+def test_damaged_files_are_named(name: str, study_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
+    damaged = list(out.glob(name))
+    for path in damaged:
+        path.write_bytes(b"{no")
+    with pytest.raises(InputError, match="damaged") as refused:
+        reproduce(Study(out, say=silent), ["target-evolution"])
+    assert any(str(path) in str(refused.value) for path in damaged)
+
+
+def test_the_texts_of_queries_are_there_without_the_collection(study_folder: Path, tmp_path: Path) -> None:
+    """As long as the study's own work folder is, which is not published."""
+    out = tmp_path / "study"
+    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("fits", "again", "data", "taught"))
+    assert EXPERIMENTS["variants"](Study(out, say=silent)).section == Section.load(study_folder / "variants")
+    assert any(Study(out, say=silent).queries().values())
+
+
 def test_table_3_does_not_ask_for_the_scores_of_table_5(study_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "study"
     shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))

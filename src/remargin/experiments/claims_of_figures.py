@@ -27,7 +27,8 @@ def the_margin_depends_on_the_model(numbers: Numbers) -> Found:
     """The best static margin differs between backbones."""
     found = several(numbers["static-margins"])
     best = {kind: {m: kinds[kind]["best"][MEASURE] for m, kinds in found.items()} for kind in (WITHOUT, WITH)}
-    return all(_apart(*of_kind.values()) for of_kind in best.values()), each(best[WITHOUT], _margins)
+    shown = {kind: each(of_kind, _margins) for kind, of_kind in best.items()}
+    return all(_apart(*of_kind.values()) for of_kind in best.values()), each(shown, str)
 
 
 @claim("5.1")
@@ -54,7 +55,13 @@ def in_batch_negatives_do_not_help_static_targets(numbers: Numbers) -> Found:
     holds = all(
         kinds[WITH][name] <= kinds[WITHOUT][name] for kinds in found.values() for name in ("highest", "highest_hits")
     )
-    return holds, each(found, lambda k: f"{k[WITHOUT]['highest']:.3f} without, {k[WITH]['highest']:.3f} with")
+    return holds, each(
+        found,
+        lambda k: "; ".join(
+            f"{measure} {k[WITHOUT][name]:.3f} without, {k[WITH][name]:.3f} with"
+            for measure, name in ((MEASURE, "highest"), (HITS, "highest_hits"))
+        ),
+    )
 
 
 def _curve(numbers: Numbers, experiment: str, row: str, which: int = -1) -> dict[str, Any]:
@@ -119,7 +126,7 @@ def smaller_batches_converge_sooner(numbers: Numbers) -> Found:
     """
     shown = {m: (small[MEASURE], large[MEASURE]) for m, (small, large) in _batch_sizes(numbers).items()}
     holds = all(small["validation"] < large["validation"] for small, large in shown.values())
-    return holds, each(shown, lambda v: " and ".join(f"{of['triplets']:,}" for of in v))
+    return holds, each(shown, lambda v: f"{v[0]['triplets']:,} with the smaller, {v[1]['triplets']:,} with the larger")
 
 
 @claim("5.3")

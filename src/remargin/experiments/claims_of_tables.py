@@ -88,10 +88,10 @@ def tuned_static_costs_three_times_as_much(numbers: Numbers) -> Found:
     _triplets(numbers, "static", "distributed", "adaptive", "adaptive, in-batch")  # else a time says nothing
     ratios = {model: {row: v["static"] / v[row] for row in v if row != "static"} for model, v in found.items()}
     shown = each(ratios, lambda of: ", ".join(f"{ratio:.1f}x {row}" for row, ratio in of.items()))
-    for of_model in numbers["variants"].values():
-        if of_model["static"]["sweep_seconds"] >= 3 * of_model["distributed"]["run_seconds"]:
-            raise NotChecked(f"the plan decides it, the sweep being longer than three whole runs: {shown}")
-    return all(ratio >= 3 for of_model in ratios.values() for ratio in of_model.values()), shown
+    sweeps = {m: v["static"]["sweep_seconds"] / v["distributed"]["run_seconds"] for m, v in numbers["variants"].items()}
+    of_sweep = each({m: share for m, share in sweeps.items() if m in found}, "{:.1f}".format)
+    holds = all(ratio >= 3 for of_model in ratios.values() for ratio in of_model.values())
+    return holds, f"{shown} (the sweep alone takes as long as so many whole distributed runs: {of_sweep})"
 
 
 def _triplets(numbers: Numbers, *rows: str) -> dict[str, dict[str, float]]:
@@ -99,9 +99,14 @@ def _triplets(numbers: Numbers, *rows: str) -> dict[str, dict[str, float]]:
     found = _variants(numbers, "triplets", *rows)
     for model, of_model in found.items():
         for row, count in of_model.items():
-            if not count:
-                raise NotChecked(f"{model}, {row}: no validation was better than that before training")
+            _learned(f"{model}, {row}", {"triplets": count})
     return found
+
+
+def _learned(name: str, row: Mapping[str, Any]) -> None:
+    """See that a row is not the model before training."""
+    if not row["triplets"]:
+        raise NotChecked(f"{name}: no validation was better than that before training")
 
 
 def _counts(found: Mapping[str, float]) -> str:
@@ -145,22 +150,22 @@ def distributed_is_often_equivalent_in_recall(numbers: Numbers) -> Found:
 
 
 def _taught(numbers: Numbers) -> Mapping[str, Any]:
-    """Table 4, where a teacher taught anything: the best run with one is not the model before training."""
+    """Table 4, where a teacher taught anything: the best TAS-B run is not the model before training."""
     for model, of_model in numbers["baselines"].items():
-        if not of_model["best teacher"]["triplets"]:
-            raise NotChecked(f"{model}: the best run with a teacher is the model before training")
+        if not of_model["reference"]["triplets"]:
+            raise NotChecked(f"{model}: the best TAS-B run is the model before training")
     return numbers["baselines"]  # type: ignore[no-any-return]
 
 
 def _as_good(of_model: Mapping[str, Any], name: str, measure: str) -> bool:
-    """Whether a row is equivalent to the best run with a teacher, or ahead."""
-    row, teacher = of_model[name], of_model["best teacher"]
+    """Whether a row is equivalent to the best TAS-B run, or ahead."""
+    row, teacher = of_model[name], of_model["reference"]
     return bool(row["equivalent" if measure == MEASURE else "recall_equivalent"]) or row[measure] > teacher[measure]
 
 
 @claim("5.5")
 def self_distillation_matches_teachers(numbers: Numbers) -> Found:
-    """Distributed targets are statistically equivalent in nDCG@10 to the best run with a teacher's scores, or ahead."""
+    """Distributed targets are statistically equivalent in nDCG@10 to the best TAS-B run, or ahead."""
     found = _taught(numbers)
     holds = all(_as_good(v, "distributed", MEASURE) for v in found.values())
     return holds, each(found, lambda v: _beside_teacher(v, "distributed", MEASURE))
@@ -176,8 +181,8 @@ def tuned_static_matches_teachers(numbers: Numbers) -> Found:
 
 @claim("5.5")
 def adaptive_in_batch_matches_teachers_in_recall(numbers: Numbers) -> Found:
-    """Adaptive targets with in-batch negatives are statistically equivalent in R@1000 to the best run with a teacher's
-    scores, or ahead.
+    """Adaptive targets with in-batch negatives are statistically equivalent in R@1000 to the best TAS-B run, or
+    ahead.
     """
     found = _taught(numbers)
     holds = all(_as_good(v, "adaptive, in-batch", RECALL) for v in found.values())
@@ -187,6 +192,8 @@ def adaptive_in_batch_matches_teachers_in_recall(numbers: Numbers) -> Found:
 @claim("5.5")
 def tuning_raises_recall_more_than_ndcg(numbers: Numbers) -> Found:
     """Tuning the static margin raises R@1000 by more than nDCG@10, against 1.0."""
+    for m, v in numbers["baselines"].items():
+        _learned(f"{m}, static 1.0", v["static 1.0"])
     found = {
         m: {name: v["static"][name] - v["static 1.0"][name] for name in (RECALL, MEASURE)}
         for m, v in numbers["baselines"].items()
@@ -197,42 +204,48 @@ def tuning_raises_recall_more_than_ndcg(numbers: Numbers) -> Found:
 
 
 def _beside_teacher(found: Mapping[str, Any], row: str, measure: str) -> str:
-    return f"{found[row][measure]:.3f}, best teacher {found['best teacher'][measure]:.3f} ({found['reference']})"
+    shown = f"{found[row][measure]:.3f}, {found['reference']['name']} {found['reference'][measure]:.3f}"
+    best = found["best teacher"]
+    if best["name"] == found["reference"]["name"]:
+        return shown
+    return f"{shown} (of all runs with a teacher {best['name']} {best[measure]:.3f})"
 
 
+PAPERS_SHARE = 0.136  # 1.98 of 14.6 million triplets, which the paper calls 13.5%
 SELF_DISTILLED = ("adaptive", "adaptive, in-batch", "distributed")
 
 
 def _data_shares(numbers: Numbers) -> dict[str, dict[str, float]]:
-    """What share of the triplets of the best run with a teacher the self-distilled ones needed."""
+    """What share of the triplets of the best TAS-B run the self-distilled ones needed."""
     shares: dict[str, dict[str, float]] = {}
     for model, of_model in _taught(numbers).items():
         counts = {row: of_model[row]["triplets"] for row in SELF_DISTILLED}
         if not all(counts.values()):
             raise NotChecked(f"{model}: a run was best before training")
-        shares[model] = {row: count / of_model["best teacher"]["triplets"] for row, count in counts.items()}
+        shares[model] = {row: count / of_model["reference"]["triplets"] for row, count in counts.items()}
     return shares
 
 
 @claim("1")
 def an_eighth_of_the_data_is_enough(numbers: Numbers) -> Found:
     """Self-distillation matches teachers with 13.5% of the data: some self-distilled row that is equivalent in nDCG@10
-    or R@1000 to the best run with a teacher, or ahead, needs at most that share of its triplets.
+    or R@1000 to the best TAS-B run, or ahead, needs at most that share of its triplets.
     """
-    shares = _data_shares(numbers)
-    holds = all(
-        any(
-            share <= 0.135 and any(_as_good(numbers["baselines"][m], row, measure) for measure in (MEASURE, RECALL))
+    shares, holds, shown = _data_shares(numbers), [], {}
+    for model, of_model in shares.items():
+        found = numbers["baselines"][model]
+        as_good = {row: [name for name in (MEASURE, RECALL) if _as_good(found, row, name)] for row in of_model}
+        holds.append(any(share <= PAPERS_SHARE and as_good[row] for row, share in of_model.items()))
+        shown[model] = [
+            f"{row} {share:.0%}, as good in {' and '.join(as_good[row]) or 'neither measure'}"
             for row, share in of_model.items()
-        )
-        for m, of_model in shares.items()
-    )
-    return holds, each(shares, lambda v: ", ".join(f"{row} {share:.0%}" for row, share in v.items()))
+        ]
+    return all(holds), each(shown, "; ".join)
 
 
 @claim("5.5")
 def self_distillation_needs_less_data_than_teachers(numbers: Numbers) -> Found:
-    """Distributed targets need at most half of the triplets of the best run with a teacher, adaptive ones with in-batch
+    """Distributed targets need at most half of the triplets of the best TAS-B run, adaptive ones with in-batch
     negatives at most a seventh.
     """
     shares = _data_shares(numbers)
@@ -243,7 +256,9 @@ def self_distillation_needs_less_data_than_teachers(numbers: Numbers) -> Found:
 @claim("5.6")
 def early_stopping_helps_elsewhere(numbers: Numbers) -> Found:
     """Early stopping raises the zero-shot mean of distributed targets and costs nothing in-domain (0.01 at most)."""
-    found = {m: (v["distributed, early stopping"], v["distributed"]) for m, v in numbers["zero-shot"].items()}
+    found = {
+        m: (v["distributed, early stopping"], v["distributed, to the end"]) for m, v in numbers["zero-shot"].items()
+    }
     holds = all(
         stopped["mean"] > last["mean"] and stopped["in-domain"] >= last["in-domain"] - 0.01
         for stopped, last in found.values()
@@ -261,6 +276,9 @@ def early_stopping_helps_elsewhere(numbers: Numbers) -> Found:
 def tuning_helps_elsewhere(numbers: Numbers) -> Found:
     """A tuned static margin is better than 1.0 zero-shot, without and with in-batch negatives."""
     names = ("static tuned", "static untuned", "static tuned, in-batch", "static untuned, in-batch")
+    for m, v in numbers["zero-shot"].items():
+        for name in names:
+            _learned(f"{m}, {name}", v[name])
     found = {m: {name: v[name]["mean"] for name in names} for m, v in numbers["zero-shot"].items()}
     holds = all(v["static tuned" + s] > v["static untuned" + s] for v in found.values() for s in ("", ", in-batch"))
     return holds, each(found, _shown)

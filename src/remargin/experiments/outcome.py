@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from remargin.errors import InputError
 from remargin.files import new_file
 from remargin.report.sections import Section
 
@@ -30,6 +31,11 @@ class Outcome:
 
 def read_numbers(folder: Path) -> dict[str, Any]:
     """The numbers of every experiment in a folder, by the experiment's name."""
-    return {
-        path.parent.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob(f"*/{NUMBERS}"))
-    }
+    return {path.parent.name: _read(path) for path in sorted(folder.glob(f"*/{NUMBERS}"))}
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise InputError("damaged", file=path, do=f"make it again (`remargin reproduce {path.parent.name}`)") from None

@@ -23,7 +23,8 @@ WITHOUT, WITH = "without in-batch negatives", "with in-batch negatives"
 TEST, LAST, ZERO_SHOT, ZERO_SHOT_LAST = "test", "last", "zero-shot", "zero-shot-last"  # what can be measured of a run
 
 
-def _about() -> dict[str, Any]:
+def made_on() -> dict[str, Any]:
+    """The hardware, the versions of packages, and the date."""
     return {"hardware": hardware(), "versions": versions(), "date": time.strftime("%Y-%m-%d")}
 
 
@@ -42,7 +43,7 @@ class Result:
     joules: float | None = None
     peak_bytes: int | None = None
     scores: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)  # files and checksums, by what
-    about: dict[str, Any] = field(default_factory=_about, repr=False)  # what it was made on and with, and when
+    about: dict[str, Any] = field(default_factory=made_on, repr=False)  # what it was made on and with, and when
 
     @property
     def trained(self) -> list[tuple[int, dict[str, float]]]:

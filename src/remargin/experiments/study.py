@@ -23,6 +23,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from remargin.data.collection import Collection
 from remargin.data.prepare import TextSettings, prepare
 from remargin.data.triplets import Triplets
@@ -59,6 +61,7 @@ AGAIN = "choose another place, or delete it"
 GRIDS = ("margins", "temperatures", "teacher_scales")
 KEPT_MODELS = 24
 TARGETS = "targets.csv"
+QUERIES = "remargin-queries-1"
 SMALL = 100_000  # documents of a collection that stays in memory
 T = TypeVar("T")
 
@@ -253,7 +256,7 @@ class Study:
             validation_depth=1000,
             validation_queries=plan.validation_queries,
             log_every=min(steps, 100),
-            save_every=2000,
+            save_every=2000 if torch.cuda.is_available() else 50,  # less than a minute or so
         )
         return replace(settings, patience=plan.patience if spec.early_stopping else None)  # not the preset's
 
@@ -361,8 +364,13 @@ class Study:
                 raise InputError(f"one judged query in split {split!r}", file=data, do=do)
 
     def queries(self) -> dict[str, str]:
-        """The texts of the test queries; none where the collection is not at hand."""
-        return {} if self.data is None else self._ranking(self.data, "test").collection.queries
+        """The texts of the test queries, from the collection or as they were when it was last at hand; else none."""
+        kept = self.work / "queries.json"
+        if self.data is not None:
+            queries = self._ranking(self.data, "test").collection.queries
+            write_header(kept, {"format": QUERIES, "texts": queries})
+            return queries
+        return read_header(kept, QUERIES, f"delete {kept}")["texts"] if kept.exists() else {}
 
     def _forget_models(self, but: Path) -> None:
         """Only so many models are kept."""

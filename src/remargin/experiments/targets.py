@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
 from collections import deque
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from remargin.errors import InputError
 from remargin.files import new_file
 from remargin.losses import Similarity
 
@@ -87,9 +89,12 @@ class TargetLog:
 
 def read_targets(path: Path) -> list[BatchTargets]:
     """What a `TargetLog` wrote, gzipped or not. A last line that was cut is left out."""
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8") as file:
-        rows = csv.DictReader(line for line in file if line.endswith("\n"))
-        return [BatchTargets(int(r["batch"]), float(r["mean"]), float(r["low"]), float(r["high"])) for r in rows]
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8") as file:
+            rows = csv.DictReader(line for line in file if line.endswith("\n"))
+            return [BatchTargets(int(r["batch"]), float(r["mean"]), float(r["low"]), float(r["high"])) for r in rows]
+    except (gzip.BadGzipFile, EOFError, zlib.error, KeyError, TypeError, ValueError):
+        raise InputError("damaged", file=path, do="delete the run's folder and train it again") from None
 
 
 def rolling_mean(values: list[float], window: int = 32) -> list[float]:

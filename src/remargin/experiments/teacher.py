@@ -11,7 +11,7 @@ from remargin.data.collection import Collection
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
 from remargin.experiments.hardware import Energy
-from remargin.experiments.results import MEASURE
+from remargin.experiments.results import MEASURE, made_on
 from remargin.experiments.study import Study
 from remargin.files import read_header, write_header
 from remargin.retrieval.rerank import rerank
@@ -61,6 +61,7 @@ def taught_triplets(study: Study, triplets: Path) -> Path:
             "pairs": taught.pairs,
             "triplets left out": taught.rejected,
             "joules": energy.joules,
+            **made_on(),
         }
         write_header(study.out / "teacher" / "teacher.json", header)
         study.say(f"the teacher: {MEASURE} {header['test']:.4f} on test, re-ranking BM25's first {DEPTH}")

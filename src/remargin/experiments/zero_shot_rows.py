@@ -30,7 +30,7 @@ ROWS: dict[str, tuple[Row, str, str]] = {
     "static untuned, in-batch": (UNTUNED_IN_BATCH, TEST, ZERO_SHOT),
     "adaptive, in-batch": (ADAPTIVE_IN_BATCH, TEST, ZERO_SHOT),
     "static untuned": (UNTUNED, TEST, ZERO_SHOT),
-    "distributed": (DISTRIBUTED, LAST, ZERO_SHOT_LAST),
+    "distributed, to the end": (DISTRIBUTED, LAST, ZERO_SHOT_LAST),
     "static tuned, in-batch": (STATIC_IN_BATCH, TEST, ZERO_SHOT),
     "static tuned": (STATIC, TEST, ZERO_SHOT),
     "distributed, early stopping": (DISTRIBUTED, TEST, ZERO_SHOT),
@@ -42,25 +42,34 @@ def zero_shot_rows(study: Study) -> Outcome:
     """A table for each backbone, beside the published rows that have any of the collections."""
     tables, numbers = [], {}
     in_domain = Column(study.name, (study.name,))
-    for model, found in study.of_models(lambda model: _rows(study, model)).items():
+    for model, (found, triplets) in study.of_models(lambda model: _rows(study, model)).items():
         table = zero_shot_table(found, study.columns, in_domain, MEASURE, published_zero_shot())
         table.title = f"{model}, trained on {study.name}"
+        table.notes.append(f"Each row is one run, with seed {study.plan.seeds[0]}.")
+        if untrained := [name for name, count in triplets.items() if not count]:
+            table.notes.append(f"Training never came above the model before it, on dev: {'; '.join(untrained)}.")
         tables.append(table)
-        numbers[model] = _numbers(study, found)
+        numbers[model] = _numbers(study, found, triplets)
     summary = [_said(model, of_model) for model, of_model in numbers.items()]
-    notes = ["Without early stopping means the last model, with it the best one on dev; all others are the best."]
+    notes = [
+        "To the end means the last model of a run; with early stopping, and in all other rows, it is the best on dev."
+    ]
     settings = {"collections": [column.name for column in study.columns], "measure": MEASURE}
     return Outcome(Section("zero-shot", "Zero-shot", summary, tables, [], settings, notes), numbers)
 
 
-def _rows(study: Study, model: str) -> dict[str, dict[str, list[Measured]]]:
+def _rows(study: Study, model: str) -> tuple[dict[str, dict[str, list[Measured]]], dict[str, int]]:
+    """The cells of every row, and the triplets that trained ones have seen until their model was there."""
+    triplets = {}
     found = {"BM25": _cells(study, study.bm25(TEST, ZERO_SHOT), TEST, ZERO_SHOT)}
     found["no training"] = _cells(study, study.untrained(model, TEST, ZERO_SHOT), TEST, ZERO_SHOT)
     for name, (row, test, zero_shot) in ROWS.items():
         spec = choose(study, model, row).spec
         whole = replace(spec, early_stopping=spec.early_stopping and test != LAST)
-        found[name] = _cells(study, study.run(whole, test, zero_shot), test, zero_shot)
-    return found
+        result = study.run(whole, test, zero_shot)
+        found[name] = _cells(study, result, test, zero_shot)
+        triplets[name] = result.triplets if test == LAST else result.best_triplets
+    return found, triplets
 
 
 def _cells(study: Study, result: Result, test: str, zero_shot: str) -> dict[str, list[Measured]]:
@@ -73,12 +82,12 @@ def _measured(scores: Any) -> Measured:
     return Measured(scores, dict.fromkeys(scores), queries=len(next(iter(scores.values()))))
 
 
-def _numbers(study: Study, found: dict[str, dict[str, list[Measured]]]) -> dict[str, Any]:
+def _numbers(study: Study, found: dict[str, dict[str, list[Measured]]], triplets: dict[str, int]) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
     for name, cells in found.items():
         means = column_means(cells, [*study.columns, Column(study.name, (study.name,))], MEASURE)
         inside = means.pop(study.name)
-        numbers[name] = {"mean": fmean(means.values()), "in-domain": inside, **means}
+        numbers[name] = {"mean": fmean(means.values()), "in-domain": inside, "triplets": triplets.get(name), **means}
     return numbers
 
 
