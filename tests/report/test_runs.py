@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from remargin.errors import InputError
+from remargin.experiments.reproduce import CLAIMS_FOLDER, EXPERIMENTS
 from remargin.report.figures import LineFigure
-from remargin.report.runs import SPEEDS, run_section, scatter_of, sections_in
-from remargin.report.sections import Section
+from remargin.report.runs import SPEEDS, run_section, scatter_of, sections_in, studies_in
+from remargin.report.sections import PAPERS_ORDER, Section
 
 from .conftest import made_up
 
@@ -148,3 +149,15 @@ def test_the_columns_are_those_that_fit_writes() -> None:
     read = {"step", "loss", "explicit_mean", "spread", "validation", *SPEEDS}
     read |= {f"{what}_{edge}" for what in ("target", "margin") for edge in ("mean", "min", "max")}
     assert read <= set(COLUMNS)
+
+
+def test_studies_come_in_the_papers_order_and_by_name_where_there_are_several(tmp_path: Path) -> None:
+    assert (*EXPERIMENTS, CLAIMS_FOLDER) == PAPERS_ORDER
+    for study in ("faq", "wiki"):
+        for name in ("claims", "baselines", "variants"):
+            Section(name, name.title()).save(tmp_path / study / name)
+        (tmp_path / study / "study.json").touch()
+    assert [section.title for section in sections_in(tmp_path / "faq")] == ["Variants", "Baselines", "Claims"]
+    assert len(studies_in(tmp_path)) == 2
+    titles = [section.title for section in sections_in(tmp_path, named=True)]
+    assert titles == [f"{study}: {name}" for study in ("faq", "wiki") for name in ("Variants", "Baselines", "Claims")]

@@ -27,13 +27,14 @@ def report(
     """Make one HTML page of experiments and training runs: tables, figures and settings, without any other file."""
     from remargin.files import refuse_existing
     from remargin.report.page import write_page
-    from remargin.report.runs import sections_in
+    from remargin.report.runs import sections_in, studies_in
 
     refuse_existing(out, overwrite)
     for i, folder in enumerate(folders):
         if folder.resolve() in (other.resolve() for other in folders[:i]):
             raise InputError("given twice", file=folder, do="give each folder once")
-    sections = [section for folder in folders for section in sections_in(folder)]
+    several = sum(len(studies_in(folder)) for folder in folders) > 1
+    sections = [section for folder in folders for section in sections_in(folder, named=several)]
     write_page(out, sections, title or (sections[0].title if len(sections) == 1 else "remargin report"), overwrite)
     counts = {
         "section": len(sections),

@@ -18,9 +18,8 @@ from remargin.experiments.study import NotTrained, Study
 from remargin.experiments.target_evolution import target_evolution
 from remargin.experiments.variants import variants
 from remargin.experiments.zero_shot_rows import zero_shot_rows
-from remargin.report.sections import FILE, Section
+from remargin.report.sections import FILE, PAPERS_ORDER, Section
 
-# In the paper's order.
 EXPERIMENTS: dict[str, Callable[[Study], Outcome]] = {
     "loss-geometry": lambda study: loss_geometry(),
     "static-margins": static_margins,
@@ -39,7 +38,7 @@ CLAIMS_FOLDER = "claims"
 
 def sections_of(folder: Path) -> list[Section]:
     """The sections that a study's folder has so far, in the paper's order."""
-    return [Section.load(folder / name) for name in (*EXPERIMENTS, CLAIMS_FOLDER) if (folder / name / FILE).exists()]
+    return [Section.load(folder / name) for name in PAPERS_ORDER if (folder / name / FILE).exists()]
 
 
 def reproduce(study: Study, names: Sequence[str]) -> list[Path]:

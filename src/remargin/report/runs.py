@@ -6,6 +6,7 @@ import csv
 import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import yaml
 
 from remargin.errors import InputError
 from remargin.report.figures import Figure, LineFigure, Panel, Point, Scatter, Series
-from remargin.report.sections import FILE, Section
+from remargin.report.sections import FILE, PAPERS_ORDER, Section
 from remargin.report.tables import Block, Cell, Table, number
 
-CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
+CONFIG, METRICS, REPORT, STUDY = "config.yaml", "metrics.csv", "report.json", "study.json"
 ABOUT = ("settings", "command", "versions")  # of the config, apart from what was trained on what
 SHOWN = 12  # a table has no more validations
 SPEEDS = {
@@ -30,8 +31,11 @@ SPEEDS = {
 Metrics = dict[str, list[float | None]]
 
 
-def sections_in(folder: str | Path) -> list[Section]:
-    """Every section in a folder, at any depth, in the order of their paths, and training runs that none of them covers.
+def sections_in(folder: str | Path, named: bool = False) -> list[Section]:
+    """Every section in a folder, at any depth, and training runs that none of them covers.
+
+    They come in the order of their paths; those of a study in the paper's. `named` puts the name of a study's folder
+    before the titles of its sections, for a page that has several.
 
     Raises:
         InputError: if there is nothing.
@@ -47,7 +51,7 @@ def sections_in(folder: str | Path) -> list[Section]:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError("is not a folder" if folder.exists() else "no such folder", file=folder, do="check the path")
-    found = list(_sections(folder, with_runs=True))
+    found = list(_sections(folder, with_runs=True, named=named))
     if not found:
         problem = f"nothing to report: no {FILE} in it at any depth, and no training run"
         raise InputError(problem, file=folder, do="give a folder that `remargin reproduce` or `remargin fit` wrote")
@@ -135,16 +139,28 @@ def scatter_of(
     return Scatter(name, title or f"{a} and {b}, query by query", words, labels[0], labels[1], points)
 
 
-def _sections(folder: Path, with_runs: bool) -> Iterator[Section]:
+def studies_in(folder: Path) -> list[Path]:
+    """The folders in a folder, at any depth, that `remargin reproduce` wrote."""
+    return [path.parent for path in folder.rglob(STUDY)]
+
+
+def _sections(folder: Path, with_runs: bool, named: bool) -> Iterator[Section]:
     """A section stands for the runs under it, so that these are left out; sections under it are not."""
     if (folder / FILE).is_file():
         yield Section.load(folder)
         with_runs = False
     elif with_runs and is_run(folder):
         yield run_section(folder)
-    for child in sorted(folder.iterdir()):
+    is_study = (folder / STUDY).is_file()
+    for child in sorted(folder.iterdir(), key=_in_papers_order if is_study else None):
         if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
-            yield from _sections(child, with_runs)
+            for section in _sections(child, with_runs, named):
+                name = f"{folder.absolute().name}: " if is_study and named else ""
+                yield replace(section, title=f"{name}{section.title}")
+
+
+def _in_papers_order(folder: Path) -> tuple[int, str]:
+    return (PAPERS_ORDER.index(folder.name) if folder.name in PAPERS_ORDER else len(PAPERS_ORDER)), folder.name
 
 
 def _read_config(path: Path) -> dict[str, Any]:
