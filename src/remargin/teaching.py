@@ -146,16 +146,24 @@ def taught_before(
     triplets: str | Path, out: str | Path, teacher: CrossEncoder | str | Path, collection: Collection | None = None
 ) -> Taught | None:
     """What `teach` made of the same triplets, teacher and texts before; None unless it is there as it was written."""
-    out = Path(out)
+    taught = cost_of(Path(out))
+    try:
+        same = taught is not None and taught.made_from == _made_from(Path(triplets), teacher, collection)
+    except (OSError, InputError):
+        return None
+    return taught if same else None
+
+
+def cost_of(out: Path) -> Taught | None:
+    """What `teach` wrote beside a table; None unless the table is there as it was written."""
     try:
         report = json.loads(report_of(out).read_text(encoding="utf-8"))
         taught = Taught(**{name: report[name] for name in Taught.__dataclass_fields__})
         with open_binary(out) as file:
             whole = hashlib.file_digest(file, "sha256").hexdigest() == taught.sha256  # type: ignore[arg-type]
-        same = taught.made_from == _made_from(Path(triplets), teacher, collection)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, InputError):
         return None
-    return taught if whole and same else None
+    return taught if whole else None
 
 
 def report_of(out: Path) -> Path:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +12,10 @@ import pytest
 
 from remargin import teaching
 from remargin.experiments import teacher
+from remargin.experiments.reproduce import reproduce
+from remargin.report.sections import Section
 
-from .conftest import Open
+from .conftest import PLAN, Open
 
 
 def test_killed_after_the_scores_they_are_not_made_again(
@@ -39,3 +44,29 @@ def test_killed_after_the_scores_they_are_not_made_again(
     assert any("used as it is" in line for line in said)
     assert sum("the teacher scores" in line for line in said) == 1
     assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_scores_that_come_with_the_triplets_are_the_teachers(
+    known: bool, study_folder: Path, open_study: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what they cost, if `teach` made them."""
+    scored = study_folder / "work" / "taught.tsv"
+    given = Path(shutil.copy(scored, tmp_path / "given.tsv"))
+    if known:
+        shutil.copy(teaching.report_of(scored), teaching.report_of(given))
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("a teacher was trained")
+
+    monkeypatch.setattr(teacher, "train_cross_encoder", never)
+    study = open_study(tmp_path / "out", triplets=given, plan=replace(PLAN, teacher_scales=(1.0,), rates=(1e-3,)))
+    reproduce(study, ["baselines"])
+    table, *_ = Section.load(tmp_path / "out" / "baselines").tables
+    rows = {row[0].text: row for block in table.blocks for row in block.rows}
+    assert "the teacher itself" not in rows
+    assert any("The teacher's scores are those in given.tsv." in note for note in table.notes)
+    assert ("whose cost is not known" in table.notes[0]) != known
+    cost = json.loads(teaching.report_of(scored).read_text())
+    least = (cost["seconds"] + cost["teacher_seconds"]) * known
+    assert float(rows["MarginMSE"][4].value or 0) >= least

@@ -49,7 +49,10 @@ AlsoTest = Annotated[
     list[str] | None, typer.Option(help="Further test collections for tables 3 and 4, as DL20 is beside DL19.")
 ]
 GivenTriplets = Annotated[
-    Path | None, typer.Option("--triplets", help="Triplets of ids to train on; without, BM25's negatives.")
+    Path | None,
+    typer.Option(
+        "--triplets", help="Triplets of ids to train on; without, BM25's negatives. Scores in them are the teacher's."
+    ),
 ]
 
 

@@ -62,7 +62,7 @@ def baselines(study: Study) -> Outcome:
             blocks = _blocks(found, scores, compared, teacher["test"] if test == TEST else None)
             header = ["system", "chosen", MEASURE, RECALL, "time", "triplets"]
             notes = _notes(study, found, reference, teacher)
-            if test == TEST:
+            if test == TEST and teacher["test"] is not None:
                 notes.append(_worth(scores, teacher))
             notes += not_trained(model, OURS, found)
             tables.append(Table(f"{model}, measured on {collection}", header, blocks, notes))
@@ -168,18 +168,31 @@ def _notes(study: Study, found: dict[str, Measured], reference: str, teacher: di
     return [
         f"Bold: the best of a block. {DAGGER} equivalent to {reference}, the best TAS-B run, which is what the paper "
         f"compares with (paired TOST within {BOUND}, Bonferroni: the paper's targets are one group, the others "
-        "another). Time is that until the best model, with sweeps, and for teachers with their training "
-        f"({teacher['seconds']['training']:.0f} s) and scoring ({teacher['seconds']['scoring']:.0f} s), and that of a "
+        f"another). Time is that until the best model, with sweeps, and for teachers {_cost(teacher)}, and that of a "
         "second teacher. A teacher scale of 1 brings 99% of the teacher's margins within 1, for cosines.",
         f"Each row is one run, with seed {study.plan.seeds[0]}. Batches by topic differ in size: how many triplets a "
         "run sees in all is only about the same."
         + (f" Training never came above the model before it, on dev: {'; '.join(untrained)}." if untrained else ""),
-        f"The teacher is a cross-encoder trained on the same triplets. It re-ranks BM25's first {DEPTH} documents; "
-        "all other rows rank all documents. In-batch scores come from the contrastive row's model, as TAS-B takes "
+        f"{_origin(teacher)} In-batch scores come from the contrastive row's model, as TAS-B takes "
         "them from a second teacher.",
         "TAS-B's topics are k-means over the query vectors of the backbone as it is. The bins are of each query's own "
         "range of margins; the variant drops the upper half of them.",
     ]
+
+
+def _cost(teacher: dict[str, Any]) -> str:
+    if not teacher["seconds"]:
+        return "without their scores, whose cost is not known"
+    return "with their " + " and ".join(f"{what} ({seconds:.0f} s)" for what, seconds in teacher["seconds"].items())
+
+
+def _origin(teacher: dict[str, Any]) -> str:
+    if teacher["test"] is None:
+        return f"The teacher's scores are those in {teacher['given']}."
+    return (
+        f"The teacher is a cross-encoder trained on the same triplets. It re-ranks BM25's first {DEPTH} documents; all "
+        "other rows rank all documents."
+    )
 
 
 def _worth(scores: dict[str, Scores], teacher: dict[str, Any]) -> str:

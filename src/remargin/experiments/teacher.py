@@ -1,4 +1,4 @@
-"""The teacher of a study: a cross-encoder trained on the collection's own triplets, and what it costs."""
+"""The teacher of a study, and what it costs: a cross-encoder trained on its triplets, or scores that came with them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from remargin.cross_encoder import CrossEncoder
 from remargin.data.collection import Collection
+from remargin.data.tables import Rejects
+from remargin.data.triplets import read_id_triplets
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
 from remargin.experiments.hardware import Energy
@@ -16,7 +18,7 @@ from remargin.experiments.study import Study
 from remargin.files import read_header, write_header
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
-from remargin.teaching import taught_before, teach
+from remargin.teaching import cost_of, taught_before, teach
 from remargin.training.teacher import TeacherSettings, train_cross_encoder
 
 FORMAT = "remargin-teacher-1"
@@ -24,7 +26,10 @@ DEPTH = 100  # documents that the teacher re-ranks to show what it is worth
 
 
 def taught_triplets(study: Study, triplets: Path) -> Path:
-    """Triplets with the teacher's scores; the teacher is trained first."""
+    """Triplets with the teacher's scores. The teacher is trained first, unless the triplets have scores already."""
+    if _has_scores(triplets):
+        _report_given(study, triplets)
+        return triplets
     scored = study.work / "taught.tsv"
     if not (scored.exists() and (study.out / "teacher" / "teacher.json").exists()):
         backbone = study.models[0]  # of all that the study ever had
@@ -66,6 +71,22 @@ def taught_triplets(study: Study, triplets: Path) -> Path:
         write_header(study.out / "teacher" / "teacher.json", header)
         study.say(f"the teacher: {MEASURE} {header['test']:.4f} on test, re-ranking BM25's first {DEPTH}")
     return scored
+
+
+def _has_scores(triplets: Path) -> bool:
+    """Whether a teacher has been there: `remargin teach`, or the one whose scores are published for MS MARCO."""
+    first = next(read_id_triplets(triplets, Rejects()), None)
+    return first is not None and first.scores is not None
+
+
+def _report_given(study: Study, triplets: Path) -> None:
+    """What is known of a teacher whose scores were given: what `teach` wrote beside them, if it did."""
+    path, cost = study.out / "teacher" / "teacher.json", cost_of(triplets)
+    if path.exists():
+        return
+    seconds = {} if cost is None else {"training": cost.teacher_seconds or 0.0, "scoring": cost.seconds}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_header(path, {"format": FORMAT, "given": triplets.name, "test": None, "seconds": seconds, **made_on()})
 
 
 def teacher_report(study: Study) -> dict[str, Any]:
