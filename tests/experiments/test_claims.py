@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from remargin.experiments.claim import CLAIMS, FAILS, HOLDS, OPEN
 from remargin.experiments.claims import check_claims, claims
 from remargin.experiments.claims_of_figures import ROLES
 from remargin.experiments.claims_of_tables import TARGETS
+from remargin.experiments.outcome import read_numbers
 from remargin.experiments.published import published_variants
 from remargin.experiments.results import HITS, MEASURE, RECALL, WITH, WITHOUT
 
@@ -317,3 +319,11 @@ def test_the_table_has_every_verdict_with_its_numbers() -> None:
     assert all(row[3].text for row in rows)
     every = len(CLAIMS)
     assert outcome.section.summary[0].startswith(f"Of {every} claims of the paper, these experiments confirm {every} ")
+
+
+def test_claims_and_tables_call_rows_by_the_same_names(study_folder: Path) -> None:
+    """Else a verdict would be open for ever."""
+    lacking = {
+        v.claim.name: v.evidence for v in check_claims(read_numbers(study_folder)) if "there is no" in v.evidence
+    }
+    assert not lacking

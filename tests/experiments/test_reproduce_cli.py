@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,6 +72,8 @@ def test_an_experiment_and_its_budget(tiny_model: Any, tmp_path: Path) -> None:
     assert "not checked" in (tmp_path / "report.html").read_text()
     assert (tmp_path / "report.html").exists()
     assert run(*arguments, "--budget", "32")  # goes on where it was: all is there
+    short = ("reproduce", "target-evolution", "--data", DATA, "--model", f"tiny={tiny_model()}", "--out", str(tmp_path))
+    assert "goes on as it was planned" in run(*short)
     assert "At the end" in run("reproduce", "target-evolution", "--out", str(tmp_path))  # from its files alone
     with pytest.raises(InputError, match="run `remargin reproduce` with --data again"):
         CliRunner().invoke(app, ["reproduce", "variants", "--out", str(tmp_path)], catch_exceptions=False)
@@ -79,6 +82,13 @@ def test_an_experiment_and_its_budget(tiny_model: Any, tmp_path: Path) -> None:
     assert page.index("Loss geometry") < page.index("Target evolution")
     with pytest.raises(InputError, match="was made with another plan"):
         CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_table_5_of_a_study_is_made_again_from_its_files(study_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(study_folder, tmp_path / "study", ignore=shutil.ignore_patterns("work"))
+    shutil.rmtree(tmp_path / "study" / "zero-shot")
+    assert "distributed, early stopping" in run("reproduce", "zero-shot", "--out", str(tmp_path / "study"))
+    assert Section.load(tmp_path / "study" / "zero-shot") == Section.load(study_folder / "zero-shot")
 
 
 def test_bad_input(tiny_model: Any, tmp_path: Path) -> None:

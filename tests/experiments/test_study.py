@@ -120,7 +120,8 @@ def test_a_teachers_margins_are_scaled_as_dev_chooses(study_folder: Path, open_s
         assert [result.spec and result.spec.teacher_scale for _, result in found.points] == list(PLAN.teacher_scales)
         for scale, result in found.points:
             assert result.spec
-            told = study.fit_settings(result.spec).loss.teacher_scale
+            second = Path("unused") if row.spec(study, "tiny", 1e-3).in_batch else None
+            told = study.settings_for(result.spec, "cosine", second).loss.teacher_scale
             assert (told or 1 / large) == pytest.approx(scale / large)
         assert choose(study, "tiny", row).tuned_to == found.best()
     points = [result for _, result in sweep(study, "tiny", TEACHERS[0]).points]
@@ -430,8 +431,9 @@ def test_a_plan_without_patience_has_none_whatever_the_preset(open_study: Open, 
     for patience in (None, 3):
         study = open_study(tmp_path / str(patience), plan=replace(PLAN, preset="paper", patience=patience))
         spec = DISTRIBUTED.spec(study, "tiny", 1e-3)
-        assert study.fit_settings(spec).patience == patience
-        assert study.fit_settings(replace(spec, early_stopping=False)).patience is None  # as figures and sweeps run
+        assert study.settings_for(spec, "cosine").patience == patience
+        whole = replace(spec, early_stopping=False)  # as figures and sweeps run
+        assert study.settings_for(whole, "cosine").patience is None
 
 
 def test_a_backbone_that_was_not_named_again(study_folder: Path, open_study: Open, tmp_path: Path) -> None:

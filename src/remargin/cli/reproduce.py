@@ -103,6 +103,9 @@ def zero_shot(
         plan = {name: value for name, value in (("preset", preset), ("rates", rates)) if value}
         _reproduce(["zero-shot"], train, models, out, budget, data, plan)
         return
+    if not models and not data and (out / "study.json").exists():
+        _again(["zero-shot"], out)
+        return
     refuse_idle(context, {"models that are not trained (without --train)": ("budget", "preset", "rates")})
     from remargin.experiments.zero_shot import zero_shot as run_zero_shot
 
@@ -200,13 +203,16 @@ def _reproduce(
     """Run experiments in a study's folder, show their tables, and write the page."""
     from remargin.experiments.plan import Plan
     from remargin.experiments.reproduce import reproduce
-    from remargin.experiments.study import Study
+    from remargin.experiments.study import Study, planned_before
 
     if not models:
         raise InputError("no encoder to start from", do="give --model NAME=PATH")
     require_ours(out)
-    whole = Plan.of(plan or {})
+    planned = None if plan or budget is not None else planned_before(out)
+    whole = planned or Plan.of(plan or {})
     chosen = whole if budget is None else whole.scaled(budget)
+    if planned is not None:
+        print(f"{out} goes on as it was planned", file=sys.stderr)
     for line in chosen.changes(whole):
         print(line, file=sys.stderr)
     if chosen != whole and whole.preset != "default" and not (plan or {}).get("rates"):

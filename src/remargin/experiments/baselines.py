@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from remargin.evaluation.comparison import Scores
+from remargin.experiments.compared import BOUND, Compared, chosen_text, compare_in_groups, not_trained, time_text
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.published import published_baselines
 from remargin.experiments.results import MEASURE, RECALL, TEST, Result
@@ -28,7 +29,6 @@ from remargin.experiments.rows import (
 )
 from remargin.experiments.study import Study
 from remargin.experiments.teacher import DEPTH, teacher_report
-from remargin.experiments.variants import BOUND, Compared, chosen_text, compare_in_groups, not_trained, time_text
 from remargin.report.comparison import DAGGER
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
@@ -74,7 +74,7 @@ def baselines(study: Study) -> Outcome:
     return Outcome(Section("baselines", "Baselines", summary, tables, [], settings, []), numbers)
 
 
-def _rows(study: Study, model: str) -> dict[str, Measured]:
+def _rows(study: Study, model: str) -> dict[str, FirstSeed]:
     """The paper's rows have to be there; of ours, what there is."""
     study.bm25(*study.tests)  # the table has that too
     ours = {row.name: row for row in OURS}
@@ -84,7 +84,7 @@ def _rows(study: Study, model: str) -> dict[str, Measured]:
 
 
 def _blocks(
-    found: dict[str, Measured], scores: dict[str, Scores], compared: Compared, teacher: float | None
+    found: dict[str, FirstSeed], scores: dict[str, Scores], compared: Compared, teacher: float | None
 ) -> list[Block]:
     rows = {
         label: [_row(row.name, found, scores, compared) for row in rows if row.name in found]
@@ -99,7 +99,7 @@ def _blocks(
 
 
 @dataclass(frozen=True)
-class Measured:
+class FirstSeed:
     """What came of a row's first seed, and the seconds until its best model, with sweeps and teachers."""
 
     chosen: Chosen
@@ -107,7 +107,7 @@ class Measured:
     seconds: float
 
 
-def _first_seed(study: Study, model: str, row: Row) -> Measured:
+def _first_seed(study: Study, model: str, row: Row) -> FirstSeed:
     chosen = choose(study, model, row)
     (result,) = chosen.results(study, every_seed=False)
     seconds = result.seconds_to_best + (chosen.sweep.seconds if chosen.sweep else 0.0)
@@ -115,10 +115,10 @@ def _first_seed(study: Study, model: str, row: Row) -> Measured:
         seconds += fsum(teacher_report(study)["seconds"].values())
         if chosen.spec.in_batch:  # its second teacher
             seconds += _first_seed(study, model, CONTRASTIVE).seconds
-    return Measured(chosen, result, seconds)
+    return FirstSeed(chosen, result, seconds)
 
 
-def _row(name: str, found: dict[str, Measured], scores: dict[str, Scores], compared: Compared) -> list[Cell]:
+def _row(name: str, found: dict[str, FirstSeed], scores: dict[str, Scores], compared: Compared) -> list[Cell]:
     cells = [Cell(name), Cell(chosen_text(found[name].chosen) if name in found else "")]
     for measure in (MEASURE, RECALL):
         marks = DAGGER if compared[measure][name].equivalent else ""
@@ -147,7 +147,7 @@ def _mean(scores: Scores, measure: str) -> float:
 
 
 def _numbers(
-    found: dict[str, Measured], scores: dict[str, Scores], compared: Compared, reference: str, best: str
+    found: dict[str, FirstSeed], scores: dict[str, Scores], compared: Compared, reference: str, best: str
 ) -> dict[str, Any]:
     numbers: dict[str, Any] = {
         name: {
@@ -163,7 +163,7 @@ def _numbers(
     return numbers | {role: {"name": name, **numbers[name]} for role, name in named.items()}
 
 
-def _notes(study: Study, found: dict[str, Measured], reference: str, teacher: dict[str, Any]) -> list[str]:
+def _notes(study: Study, found: dict[str, FirstSeed], reference: str, teacher: dict[str, Any]) -> list[str]:
     untrained = [name for name, row in found.items() if not row.result.best_triplets]
     return [
         f"Bold: the best of a block. {DAGGER} equivalent to {reference}, the best TAS-B run, which is what the paper "

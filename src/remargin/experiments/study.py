@@ -66,6 +66,12 @@ SMALL = 100_000  # documents of a collection that stays in memory
 T = TypeVar("T")
 
 
+def planned_before(out: Path) -> Plan | None:
+    """The plan of the study in a folder, if there is one."""
+    path = out / "study.json"
+    return Plan.of(read_header(path, FORMAT, AGAIN)["plan"]) if path.exists() else None
+
+
 class NotTrained(InputError):
     """A run that a table needs is not there, and cannot be trained without the collection and its backbone."""
 
@@ -238,13 +244,9 @@ class Study:
 
         return taught_triplets(self, path)
 
-    def fit_settings(self, spec: RunSpec, similarity: Similarity = "cosine") -> FitSettings:
-        """What `fit` is told."""
-        from remargin.experiments.rows import CONTRASTIVE, choose
-
-        plan, teacher = self.plan, None
-        if spec.target == "teacher" and spec.in_batch:
-            teacher = str(self.model(choose(self, spec.model, CONTRASTIVE).spec))
+    def settings_for(self, spec: RunSpec, similarity: Similarity, second_teacher: Path | None = None) -> FitSettings:
+        """The settings of a run, for an encoder of that similarity; see `_second_teacher`."""
+        plan = self.plan
         size = spec.batch_size if spec.sampler == "random" else mean_batch(spec.batch_size)
         steps = plan.steps(spec.triplets, size)
         settings = fit_settings(
@@ -252,13 +254,21 @@ class Study:
             **{**spec.settings(), "teacher_scale": self._teacher_scale(spec, similarity)},
             steps=steps,
             validate_every=min(steps, plan.steps(plan.validate_every, size)),
-            in_batch_teacher=teacher,
+            in_batch_teacher=None if second_teacher is None else str(second_teacher),
             validation_depth=1000,
             validation_queries=plan.validation_queries,
             log_every=min(steps, 100),
             save_every=2000 if torch.cuda.is_available() else 50,  # less than a minute or so
         )
         return replace(settings, patience=plan.patience if spec.early_stopping else None)  # not the preset's
+
+    def _second_teacher(self, spec: RunSpec) -> Path | None:
+        """Who scores pairs of a batch for a run with two teachers: the contrastive row's model, trained if need be."""
+        from remargin.experiments.rows import CONTRASTIVE, choose
+
+        if not (spec.target == "teacher" and spec.in_batch):
+            return None
+        return self.model(choose(self, spec.model, CONTRASTIVE).spec)
 
     def _teacher_scale(self, spec: RunSpec, similarity: Similarity) -> float | None:
         """What a teacher's margins are multiplied with; None is what `fit` takes of itself."""
@@ -268,9 +278,9 @@ class Study:
         return spec.teacher_scale * natural_scale(triplets, similarity)
 
     def _train(self, spec: RunSpec, folder: Path) -> Result:
-        data = self.prepared(spec.model, spec.taught)
+        data, second_teacher = self.prepared(spec.model, spec.taught), self._second_teacher(spec)
         model = BiEncoder.from_pretrained(self.paths[spec.model], seed=spec.seed)
-        settings = self.fit_settings(spec, model.similarity)
+        settings = self.settings_for(spec, model.similarity, second_teacher)
         validator = self._validator(spec.model)
         targets = TargetLog(folder / TARGETS, model.similarity) if spec.target == "distributed" else None
         resumed = (folder / "checkpoint").exists()  # then the energy before is not known

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from math import fsum
 from statistics import fmean
 from typing import Any
 
-from remargin.evaluation.comparison import ComparedRun, Scores, compare_scores
+from remargin.evaluation.comparison import Scores
+from remargin.experiments.compared import BOUND, Compared, chosen_text, compare_in_groups, not_trained, time_text
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.published import published_variants, variants_source
 from remargin.experiments.results import MEASURE, RECALL, TEST, Result
@@ -20,8 +20,6 @@ from remargin.report.runs import scatter_of
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 
-BOUND = 0.05  # the paper's: differences below it do not matter
-PAPER_NAMES = {row.name for row in PAPER}
 SWEPT = "*"
 BETTER = "‡"
 MENTIONED = {
@@ -31,7 +29,7 @@ MENTIONED = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class OverSeeds:
     """A row of the table: what dev chose, and what came of it for each seed."""
 
     chosen: Chosen
@@ -79,7 +77,7 @@ def variants(study: Study) -> Outcome:
     return Outcome(Section("variants", "Variants", _summary(numbers), tables, figures, _settings(study), []), numbers)
 
 
-def _rows(study: Study, model: str) -> dict[str, Measured]:
+def _rows(study: Study, model: str) -> dict[str, OverSeeds]:
     """The paper's rows have to be there; of ours, what there is."""
     as_they_are(study, model)
     beside = {row.name: row for row in BESIDE}
@@ -92,12 +90,12 @@ def as_they_are(study: Study, model: str) -> dict[str, Result]:
     return {"no training": study.untrained(model, *study.tests), "BM25": study.bm25(*study.tests)}
 
 
-def _measured(study: Study, model: str, row: Row) -> Measured:
+def _measured(study: Study, model: str, row: Row) -> OverSeeds:
     chosen = choose(study, model, row)
-    return Measured(chosen, chosen.results(study))
+    return OverSeeds(chosen, chosen.results(study))
 
 
-def _table(study: Study, rows: dict[str, dict[str, Measured]], compared: dict[str, Compared], test: str) -> Table:
+def _table(study: Study, rows: dict[str, dict[str, OverSeeds]], compared: dict[str, Compared], test: str) -> Table:
     """A block for each backbone; its best in bold, and marks for what is as good."""
     blocks: list[Block] = []
     for model, of_model in rows.items():
@@ -112,33 +110,12 @@ def _table(study: Study, rows: dict[str, dict[str, Measured]], compared: dict[st
     return Table(title, header, blocks, _notes(study, test) + lacking)
 
 
-def _numbers_of(study: Study, model: str, rows: dict[str, Measured], compared: Compared) -> dict[str, Any]:
+def _numbers_of(study: Study, model: str, rows: dict[str, OverSeeds], compared: Compared) -> dict[str, Any]:
     found: dict[str, Any] = {name: _numbers(compared, name, row) for name, row in rows.items()}
     return found | {name: _means(result, TEST) for name, result in as_they_are(study, model).items()}
 
 
-Compared = dict[str, dict[str, ComparedRun]]  # by measure and row
-
-
-def compare_in_groups(scores: dict[str, Scores], reference: str | None = None) -> Compared:
-    """Every row against the best of the paper's, or a given one. The paper's rows are one group of tests, ours another.
-
-    So what the paper leaves out does not make its own tests stricter.
-    """
-    groups = [[name for name in scores if (name in PAPER_NAMES) == of_paper] for of_paper in (True, False)]
-    found: Compared = {}
-    for measure in (MEASURE, RECALL):
-        means = {name: fmean(scores[name][measure].values()) for name in groups[0]}
-        best = reference or max(means, key=means.__getitem__)
-        found[measure] = {}
-        for group in filter(None, groups):
-            of_measure = {name: {measure: scores[name][measure]} for name in dict.fromkeys([best, *group])}
-            compared = compare_scores(of_measure, reference=best, bound=BOUND)
-            found[measure] |= {row.run: row for row in compared.rows}
-    return found
-
-
-def _row(comparison: Compared, name: str, row: Measured, test: str) -> list[Cell]:
+def _row(comparison: Compared, name: str, row: OverSeeds, test: str) -> list[Cell]:
     cells = [Cell(name), Cell(chosen_text(row.chosen))]
     for measure in (MEASURE, RECALL):
         found = comparison[measure][name]
@@ -158,24 +135,7 @@ def _untrained(name: str, means: dict[str, float]) -> list[Cell]:
     return [Cell(name), Cell(""), number(means[MEASURE]), Cell(""), number(means[RECALL]), *[Cell("")] * 3]
 
 
-def chosen_text(chosen: Chosen) -> str:
-    """What dev chose, for people."""
-    value = f"{chosen.row.tuned} {chosen.tuned_to:g}, " if chosen.row.tuned else ""
-    return f"{value}rate {chosen.spec.rate:g}"
-
-
-def time_text(seconds: float) -> str:
-    """Minutes and seconds, or hours and minutes where there are hours.
-
-    >>> time_text(75), time_text(54420)
-    ('1:15 min', '15:07 h')
-    """
-    if seconds < 3600:
-        return f"{int(seconds) // 60}:{int(seconds) % 60:02} min"
-    return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02} h"
-
-
-def _numbers(comparison: Compared, name: str, row: Measured) -> dict[str, Any]:
+def _numbers(comparison: Compared, name: str, row: OverSeeds) -> dict[str, Any]:
     found: dict[str, Any] = {
         "seconds": row.seconds,
         "sweep_seconds": row.chosen.sweep.seconds if row.chosen.sweep else 0.0,
@@ -213,7 +173,7 @@ def _published() -> Table:
     return Table("Published for MS MARCO", header, [Block(m, rows) for m, rows in blocks.items()], notes)
 
 
-def _scatter(study: Study, model: str, rows: dict[str, Measured]) -> Scatter:
+def _scatter(study: Study, model: str, rows: dict[str, OverSeeds]) -> Scatter:
     """Distributed against the tuned static margin, query by query."""
     return scatter_of(
         {name: rows[name].scores(TEST)[MEASURE] for name in ("static", "distributed")},
@@ -254,12 +214,6 @@ def _notes(study: Study, test: str) -> list[str]:
         "training never came above the model before it on dev, so that is what was measured.",
         f"Test: exact full ranking of {study.tests[test]}. Margin, temperature, learning rate and when to stop: dev.",
     ]
-
-
-def not_trained(model: str, rows: Iterable[Row], found: Container[str]) -> list[str]:
-    """A line on the rows that a backbone lacks, if any."""
-    lacking = [row.name for row in rows if row.name not in found]
-    return [f"Not trained for {model}: {'; '.join(lacking)}."] if lacking else []
 
 
 def _settings(study: Study) -> dict[str, Any]:

@@ -16,6 +16,7 @@ class Stopping:
     A second request is not held back. Where signals cannot be handled, outside of the main thread, and where they are
     ignored or handled outside of Python, nothing changes.
 
+    >>> before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background lacks
     >>> try:
     ...     with Stopping() as stopping:
     ...         stopping.hold()
@@ -26,6 +27,7 @@ class Stopping:
     ...     print("gone")
     still here, and asked to leave: True
     gone
+    >>> _ = signal.signal(signal.SIGINT, before)
     """
 
     def __init__(self) -> None:
