@@ -45,6 +45,23 @@ def test_the_tables_of_the_paper_are_the_studies() -> None:
     assert readme.updated(README.replace("| distributed | ", "| distributed | 1")) == README
 
 
+def test_what_it_says_of_figure_3_is_the_studies() -> None:
+    text, paper = " ".join(README.split()), ROOT / "results" / "paper"
+    gains = {}
+    for study in ("medquad", "squadmix"):
+        for model, kinds in json.loads((paper / study / "static-margins" / "numbers.json").read_text()).items():
+            gains[study, model] = [f"{kinds[f'{w} in-batch negatives']['gain']:.3f}" for w in ("without", "with")]
+    (first, second), (third, fourth), (fifth, sixth) = gains.values()
+    assert f"is worth {first} nDCG@10 there from MiniLM without in-batch negatives, and {second} with them" in text
+    assert f"{third} and {fourth} from distilBERT; on squadmix, from MiniLM, {fifth} and {sixth}." in text
+    (table,) = json.loads((paper / "medquad" / "static-margins" / "section.json").read_text())["tables"]
+    rows = [row for block in table["blocks"] for row in block["rows"]]
+    minutes = {row[0]["text"]: 0.0 for row in rows}
+    for row in rows:
+        minutes[row[0]["text"]] += row[-1]["value"] / 60
+    assert f"{minutes['MiniLM']:.0f} minutes of training for MiniLM, {minutes['distilBERT']:.0f} for distilBERT" in text
+
+
 def test_the_figures_of_search_stand_in_results() -> None:
     indexes = (ROOT / "results" / "indexes.md").read_text()
     rows = re.findall(

@@ -46,20 +46,25 @@ def test_vectors_are_those_of_the_model_and_remember_what_made_them(model: BiEnc
     np.testing.assert_allclose(half.matrix.astype("f4"), found.matrix, atol=1e-3)
 
 
+def interrupted_at(call: int) -> tuple[Any, list[None]]:
+    """`BiEncoder.encode_tokens`, but for one call, and a list that is as long as it was often called."""
+    original, calls = BiEncoder.encode_tokens, list[None]()
+
+    def encode_tokens(*arguments: Any) -> Any:
+        calls.append(None)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    return encode_tokens, calls
+
+
 def test_a_stopped_encoding_goes_on_and_encodes_nothing_twice(
     model: BiEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
     encode(model, TEXTS, tmp_path / "whole", Made.by(model, chunk=5))
-    original, calls = BiEncoder.encode_tokens, 0
-
-    def stops(*arguments: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 4:
-            raise KeyboardInterrupt
-        return original(*arguments)
-
+    stops, calls = interrupted_at(4)
     monkeypatch.setattr(BiEncoder, "encode_tokens", stops)
     with pytest.raises(KeyboardInterrupt):
         encode(model, TEXTS, tmp_path / "out", Made.by(model, chunk=5))
@@ -69,7 +74,7 @@ def test_a_stopped_encoding_goes_on_and_encodes_nothing_twice(
         with open(work / name, "ab") as file:
             file.write(b'{"torn')
     encode(model, TEXTS, tmp_path / "out", Made.by(model, chunk=5))
-    assert calls == 4 + 4  # 7 blocks, of which 3 were there
+    assert len(calls) == 4 + 4  # 7 blocks, of which 3 were there
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
@@ -81,18 +86,9 @@ def test_it_does_not_go_on_in_another_precision(
     tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
-    original, calls = BiEncoder.encode_tokens, 0
-
-    def stops(*arguments: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 3:
-            raise KeyboardInterrupt
-        return original(*arguments)
-
     coarse, fine = (BiEncoder.from_pretrained(tiny_model("bert"), precision=name) for name in ("bf16", "32"))
     with monkeypatch.context() as patched:
-        patched.setattr(BiEncoder, "encode_tokens", stops)
+        patched.setattr(BiEncoder, "encode_tokens", interrupted_at(3)[0])
         with pytest.raises(KeyboardInterrupt):
             encode(coarse, TEXTS, tmp_path / "out")
     found = encode(fine, TEXTS, tmp_path / "out")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from remargin.cli.options import Config, RequiredData, SkipBad, refuse_idle
 from remargin.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 
 def fit(

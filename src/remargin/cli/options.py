@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
     flag: str | None = None  # whose values these are
     has_value = False
     for argument in arguments:
-        if argument.startswith("-") and not _is_number(argument):
+        if argument.startswith("-") and not re.match(r"-\.?\d", argument):  # a number is a value
             name, equals, _ = argument.partition("=")
             flag, has_value = name if name in flags else None, bool(equals)
         elif flag is not None:
@@ -57,14 +58,6 @@ def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
             has_value = True
         repeated.append(argument)
     return repeated
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def refuse_idle(context: typer.Context, idle: Mapping[str, Sequence[str]]) -> None:

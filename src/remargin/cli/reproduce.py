@@ -103,10 +103,12 @@ def zero_shot(
         plan = {name: value for name, value in (("preset", preset), ("rates", rates)) if value}
         _reproduce(["zero-shot"], train, models, out, budget, data, plan)
         return
+    refuse_idle(context, {"models that are not trained (without --train)": ("budget", "preset", "rates")})
     if not models and not data and (out / "study.json").exists():
+        of_models = ("in_domain", "bm25", "measure", "reference", "bound", "skip_bad", "overwrite")
+        refuse_idle(context, {"a study that is made again from its files (without --data)": of_models})
         _again(["zero-shot"], out)
         return
-    refuse_idle(context, {"models that are not trained (without --train)": ("budget", "preset", "rates")})
     from remargin.experiments.zero_shot import zero_shot as run_zero_shot
 
     tables = run_zero_shot(
