@@ -60,7 +60,8 @@ def test_scores_that_come_with_the_triplets_are_the_teachers(
         raise AssertionError("a teacher was trained")
 
     monkeypatch.setattr(teacher, "train_cross_encoder", never)
-    study = open_study(tmp_path / "out", triplets=given, plan=replace(PLAN, teacher_scales=(1.0,), rates=(1e-3,)))
+    plan = replace(PLAN, teacher_scales=(1.0,), rates=(1e-3,), margins=(1.0,), temperatures=(0.05,))
+    study = open_study(tmp_path / "out", triplets=given, plan=plan, zero_shot=[], also_test=[])
     reproduce(study, ["baselines"])
     table, *_ = Section.load(tmp_path / "out" / "baselines").tables
     rows = {row[0].text: row for block in table.blocks for row in block.rows}
