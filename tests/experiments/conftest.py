@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,18 @@ Open = Callable[..., Study]
 
 def silent(line: str) -> None:
     pass
+
+
+def write_beir(folder: Path, text: str = "this one", test_queries: str = "qr") -> Path:
+    """A document, and queries of one letter."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    (folder / "corpus.jsonl").write_text(json.dumps({"_id": "d", "text": text}) + "\n")
+    queries = [json.dumps({"_id": id, "text": "which one?"}) for id in "qr"]
+    (folder / "queries.jsonl").write_text("\n".join(queries))
+    for split, ids in {"train": "q", "dev": "q", "test": test_queries}.items():
+        judged = "".join(f"{id}\td\t1\n" for id in ids)
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -13,38 +13,23 @@ from typing import Any
 
 import pytest
 
-from remargin import BiEncoder, Collection, InputError, fit
+from remargin import InputError, fit
 from remargin.data.triplets import Triplets
-from remargin.evaluation.measures import evaluate
 from remargin.experiments import results
-from remargin.experiments import study as module
+from remargin.experiments import trainer as module
 from remargin.experiments.baselines import EASY_BINS_DROPPED, TEACHERS
 from remargin.experiments.claim import OPEN
-from remargin.experiments.full_ranking import FullRanking
-from remargin.experiments.plan import Plan
 from remargin.experiments.reproduce import EXPERIMENTS, reproduce
 from remargin.experiments.results import FORMAT as RUN_FORMAT
-from remargin.experiments.results import LAST, MEASURE, RECALL, TEST, Result
+from remargin.experiments.results import LAST, MEASURE, TEST, Result
 from remargin.experiments.rows import ADAPTIVE, BESIDE, CONTRASTIVE, DISTRIBUTED, EXPLICIT_MEAN, STATIC, choose, sweep
-from remargin.experiments.study import FORMAT, Study
+from remargin.experiments.study import Study
+from remargin.experiments.study_file import FORMAT
+from remargin.experiments.trainer import run_settings, teacher_scale
 from remargin.files import read_header, write_header
 from remargin.report.sections import Section
-from remargin.retrieval import exact
-from remargin.retrieval.search import search
 
-from .conftest import PLAN, Open, silent
-
-
-def write_beir(folder: Path, text: str = "this one", test_queries: str = "qr") -> Path:
-    """A document, and queries of one letter."""
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    (folder / "corpus.jsonl").write_text(json.dumps({"_id": "d", "text": text}) + "\n")
-    queries = [json.dumps({"_id": id, "text": "which one?"}) for id in "qr"]
-    (folder / "queries.jsonl").write_text("\n".join(queries))
-    for split, ids in {"train": "q", "dev": "q", "test": test_queries}.items():
-        judged = "".join(f"{id}\td\t1\n" for id in ids)
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
-    return folder
+from .conftest import PLAN, Open, silent, write_beir
 
 
 def without_texts(section: Section) -> Section:
@@ -113,7 +98,8 @@ def test_a_sweep_is_counted_and_its_choice_is_devs(study_folder: Path) -> None:
 def test_a_teachers_margins_are_scaled_as_dev_chooses(study_folder: Path, open_study: Open) -> None:
     """Of their natural scale, which brings 99% of them within 1; each row has a sweep of its own, which is counted."""
     study = open_study(study_folder)
-    large = Triplets(study.prepared("tiny", taught=True) / "triplets").large_margin()
+    data = study.training.prepared("tiny", taught=True)
+    large = Triplets(data / "triplets").large_margin()
     assert large
     for row in TEACHERS:
         found = sweep(study, "tiny", row)
@@ -121,7 +107,8 @@ def test_a_teachers_margins_are_scaled_as_dev_chooses(study_folder: Path, open_s
         for scale, result in found.points:
             assert result.spec
             second = Path("unused") if row.spec(study, "tiny", 1e-3).in_batch else None
-            told = study.settings_for(result.spec, "cosine", second).loss.teacher_scale
+            wanted = teacher_scale(result.spec, data, "cosine")
+            told = run_settings(result.spec, study.plan, wanted, second).loss.teacher_scale
             assert (told or 1 / large) == pytest.approx(scale / large)
         assert choose(study, "tiny", row).tuned_to == found.best()
     points = [result for _, result in sweep(study, "tiny", TEACHERS[0]).points]
@@ -335,15 +322,6 @@ def test_the_learning_rate_is_devs_choice_from_one_grid(study_folder: Path) -> N
     assert best[spec.rate] == max(best.values())
 
 
-def test_another_plan_or_collection_is_refused(study_folder: Path, open_study: Open) -> None:
-    with pytest.raises(InputError, match=r"was made with another plan \(triplets\); choose another place"):
-        open_study(study_folder, plan=replace(PLAN, triplets=65))
-    with pytest.raises(InputError, match="was made with another data and another judgments"):
-        open_study(study_folder, data="docstrings:email,json")
-    with pytest.raises(InputError, match=r"two collections are called 'email,logging'; give each .* its own name"):
-        open_study(study_folder, data="docstrings:email,logging")
-
-
 def test_damaged_scores_are_noticed(study_folder: Path, tmp_path: Path) -> None:
     shutil.copytree(study_folder, tmp_path / "s", ignore=shutil.ignore_patterns("work"))
     (tmp_path / "s" / "runs" / "bm25" / "test.csv.gz").write_bytes(b"other")
@@ -355,49 +333,6 @@ def test_without_data_nothing_is_trained(study_folder: Path) -> None:
     study = Study(study_folder, say=silent)
     with pytest.raises(InputError, match="is not there"):
         study.run(DISTRIBUTED.spec(study, "tiny", 0.5))
-
-
-def test_a_full_ranking_is_search_and_evaluate(tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    collection = Collection.load("docstrings:email,logging,json,csv", "test")
-    model = BiEncoder.from_pretrained(tiny_model())
-    wanted = evaluate(search(collection, "exact", model), collection.qrels, [MEASURE, "R@100", RECALL])
-    at_once, encode = [], BiEncoder.encode_tokens
-    monkeypatch.setattr(exact, "CPU_BLOCK", (16, 32))
-    monkeypatch.setattr(
-        BiEncoder, "encode_tokens", lambda self, tokens: at_once.append(len(tokens.lengths)) or encode(self, tokens)
-    )
-    found = FullRanking(collection).measure(model, "tiny")
-    assert found.per_query == {name: pytest.approx(values) for name, values in wanted.per_query.items()}
-    assert max(at_once[1:]) == 32 < len(collection.documents) == sum(at_once[1:])  # a block of documents is in memory
-    bm25 = evaluate(search(collection, "bm25"), collection.qrels, [MEASURE])
-    assert FullRanking(collection).measure(None, "").means[MEASURE] == pytest.approx(bm25.means[MEASURE])
-
-
-def test_a_recall_may_count_high_grades_only(tiny_model: Any) -> None:
-    collection = Collection.load("docstrings:email,logging", "test")
-    model = BiEncoder.from_pretrained(tiny_model())
-    assert FullRanking(collection, relevant=2).measure(model, "tiny").means[RECALL] == 0.0
-
-
-def test_a_budget_says_what_it_changes() -> None:
-    small = Plan().scaled(100_000)
-    assert small.changes(Plan()) == [
-        "triplets: 100000 instead of 39780811",
-        "sweep_triplets: 50000 instead of 2560000",
-        "validate_every: 10000 instead of 64000",
-        "patience: None instead of 16",
-    ]
-    assert Plan().scaled(10**9) == Plan()
-    with pytest.raises(InputError, match="a budget of 0"):
-        Plan().scaled(0)
-    with pytest.raises(InputError, match="unknown setting 'marginz'"):
-        Plan.of({"marginz": 1})
-
-
-def test_the_collection_must_have_all_splits(open_study: Open, tmp_path: Path) -> None:
-    (tmp_path / "pairs.csv").write_text("query,document\nq,d\n")
-    with pytest.raises(InputError, match="no judgments in split"):
-        open_study(tmp_path / "out", data=f"pairs:{tmp_path}/pairs.csv")
 
 
 def test_a_single_test_query_is_refused_before_anything_is_trained(open_study: Open, tmp_path: Path) -> None:
@@ -431,15 +366,15 @@ def test_a_plan_without_patience_has_none_whatever_the_preset(open_study: Open, 
     for patience in (None, 3):
         study = open_study(tmp_path / str(patience), plan=replace(PLAN, preset="paper", patience=patience))
         spec = DISTRIBUTED.spec(study, "tiny", 1e-3)
-        assert study.settings_for(spec, "cosine").patience == patience
+        assert run_settings(spec, study.plan).patience == patience
         whole = replace(spec, early_stopping=False)  # as figures and sweeps run
-        assert study.settings_for(whole, "cosine").patience is None
+        assert run_settings(whole, study.plan).patience is None
 
 
 def test_a_backbone_that_was_not_named_again(study_folder: Path, open_study: Open, tmp_path: Path) -> None:
     shutil.copytree(study_folder, tmp_path / "s", ignore=shutil.ignore_patterns("work"))
     study = open_study(tmp_path / "s")
-    study.paths.clear()
+    study.backbones.clear()
     spec = choose(study, "tiny", DISTRIBUTED).spec
     before = study.run(spec)
     for lacking in (replace(spec, rate=0.5), replace(spec, seed=1)):  # never trained, and to be measured otherwise
@@ -462,31 +397,3 @@ def test_tables_are_made_for_every_test_collection(study_folder: Path) -> None:
     assert row[2].value == pytest.approx(sum(sum(scores) / len(scores) for scores in every) / len(every))
     titles = [table.title for table in Section.load(study_folder / "baselines").tables]
     assert titles[:2] == [f"tiny, measured on {name}" for name in study.tests.values()]
-
-
-def test_other_texts_under_the_same_ids_are_another_collection(tiny_model: Any, tmp_path: Path) -> None:
-    def study() -> Study:
-        return Study(tmp_path / "study", str(tmp_path / "beir"), {"tiny": str(tiny_model())}, PLAN, say=silent)
-
-    for text, known in (("this one", True), ("this one", True), ("another", False)):
-        write_beir(tmp_path / "beir", text)
-        if known:
-            study()
-    with pytest.raises(InputError, match="was made with another texts"):
-        study()
-
-
-@pytest.mark.parametrize(
-    ("setting", "problem"),
-    [
-        ({"margins": [0.5, float("nan")]}, "margins has nan"),
-        ({"rates": [float("nan")]}, "rates has nan"),
-        ({"seeds": [0, 0]}, "seeds has a value twice"),
-        ({"seeds": [-1]}, "seeds has -1"),
-        ({"validation_queries": 0}, "validation_queries is 0"),
-        ({"relevant": -5}, "relevant is -5"),
-    ],
-)
-def test_a_plan_that_cannot_be_carried_out_is_refused_at_once(setting: dict[str, Any], problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        Plan.of(setting)

@@ -29,7 +29,7 @@ def test_killed_after_the_scores_they_are_not_made_again(
 
         killed.setattr(teacher, "write_header", stop)
         with pytest.raises(KeyboardInterrupt):
-            open_study(tmp_path / "out", say=said.append).triplets(taught=True)
+            open_study(tmp_path / "out", say=said.append).training.triplets(taught=True)
     study = open_study(tmp_path / "out", say=said.append)
     before = (study.work / "taught.tsv").stat().st_ino
 
@@ -37,8 +37,8 @@ def test_killed_after_the_scores_they_are_not_made_again(
         raise AssertionError("scored again")
 
     monkeypatch.setattr(teaching, "_score", never)
-    assert study.triplets(taught=True).stat().st_ino == before
-    report = teacher.teacher_report(study)
+    assert study.training.triplets(taught=True).stat().st_ino == before
+    report = teacher.teacher_report(study.out)
     assert report["pairs"] > 0
     assert report["seconds"]["scoring"] > 0
     assert any("used as it is" in line for line in said)

@@ -205,7 +205,8 @@ def _reproduce(
     """Run experiments in a study's folder, show their tables, and write the page."""
     from remargin.experiments.plan import Plan
     from remargin.experiments.reproduce import reproduce
-    from remargin.experiments.study import Study, planned_before
+    from remargin.experiments.study import Study
+    from remargin.experiments.study_file import planned_before
 
     if not models:
         raise InputError("no encoder to start from", do="give --model NAME=PATH")

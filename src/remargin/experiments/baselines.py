@@ -58,7 +58,7 @@ def baselines(study: Study) -> Outcome:
             scores["BM25"] = study.bm25(test).test(test)
             reference, best = (_best(scores, rows) for rows in (TAS_B, TEACHERS))
             compared = compare_in_groups(scores, reference)
-            teacher = teacher_report(study)
+            teacher = teacher_report(study.out)
             blocks = _blocks(found, scores, compared, teacher["test"] if test == TEST else None)
             header = ["system", "chosen", MEASURE, RECALL, "time", "triplets"]
             notes = _notes(study, found, reference, teacher)
@@ -70,7 +70,7 @@ def baselines(study: Study) -> Outcome:
                 numbers[model] = _numbers(found, scores, compared, reference, best)
     tables.append(_published())
     summary = [_said(model, of_model) for model, of_model in numbers.items()]
-    settings = {"teacher": teacher_report(study), "bound": BOUND}
+    settings = {"teacher": teacher_report(study.out), "bound": BOUND}
     return Outcome(Section("baselines", "Baselines", summary, tables, [], settings, []), numbers)
 
 
@@ -112,7 +112,7 @@ def _first_seed(study: Study, model: str, row: Row) -> FirstSeed:
     (result,) = chosen.results(study, every_seed=False)
     seconds = result.seconds_to_best + (chosen.sweep.seconds if chosen.sweep else 0.0)
     if chosen.spec.taught:
-        seconds += fsum(teacher_report(study)["seconds"].values())
+        seconds += fsum(teacher_report(study.out)["seconds"].values())
         if chosen.spec.in_batch:  # its second teacher
             seconds += _first_seed(study, model, CONTRASTIVE).seconds
     return FirstSeed(chosen, result, seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from remargin.data.benchmarks import BEIR, MS_MARCO, TREC_DL
@@ -65,6 +66,22 @@ def stems(column: Column) -> list[str]:
     if len(column.parts) == 1:
         return [file_name(column.name)]
     return [file_name(f"{column.name}-{Path(part).name}") for part in column.parts]
+
+
+def require_distinct(names: Iterable[str], what: str, flag: str) -> None:
+    """See that names differ as parts of file names, too.
+
+    >>> require_distinct(["e5 base", "e5-base"], "model", "--model")
+    Traceback (most recent call last):
+    remargin.errors.InputError: two models are called 'e5-base'; give each model its own name: --model NAME=VALUE
+    """
+    seen: set[str] = set()
+    for name in names:
+        if not file_name(name):
+            raise InputError(f"a {what} cannot be called {name!r}", do=f"name it otherwise: {flag} NAME=VALUE")
+        if file_name(name) in seen:
+            raise InputError(f"two {what}s are called {name!r}", do=f"give each {what} its own name: {flag} NAME=VALUE")
+        seen.add(file_name(name))
 
 
 def _benchmark(text: str) -> Column | None:

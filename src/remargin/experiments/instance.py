@@ -61,7 +61,7 @@ def _instance(study: Study, model: str) -> Instance:
     path = study.run(spec).folder / "instance.json"
     if not path.exists():
         encoder = BiEncoder.from_pretrained(study.model(spec))
-        found = inspect(encoder, study.prepared(model), batch_size=spec.batch_size, seed=spec.seed)
+        found = inspect(encoder, study.training.prepared(model), batch_size=spec.batch_size, seed=spec.seed)
         short = {**asdict(found), "negatives": [asdict(p) for p in found.negatives]}
         write_header(path, {"format": FORMAT, **short})
     header = read_header(path, FORMAT, f"delete {spec.key} and go on")

@@ -62,10 +62,10 @@ def _measured(study: Study, model: str) -> dict[str, Any]:
     if path.exists():
         before = read_header(path, FORMAT, f"delete {path.parent} and go on")
         complete = before["hardware"] and not any(before["reasons"].values())
-        can_measure = study.data is not None and model in study.paths and torch.cuda.is_available()
+        can_measure = study.can_train and model in study.backbones and torch.cuda.is_available()
         if complete or not can_measure:  # else what was missing may be there now
             return before
-    study.may_work(f"the memory of {model}", model)
+    study.require_trainable(f"the memory of {model}", model)
     found: dict[str, Any] = {"hardware": None, "bytes": dict.fromkeys(WAYS), "reasons": dict.fromkeys(WAYS)}
     if torch.cuda.is_available():
         found["hardware"] = hardware()
@@ -81,7 +81,7 @@ def _measured(study: Study, model: str) -> dict[str, Any]:
 def _peak(study: Study, model: str, chosen: dict[str, Any]) -> int | None:
     """The most memory in use during a few steps."""
     settings = fit_settings(steps=STEPS, batch_size=study.plan.batch_size, log_every=STEPS, graphs=False, **chosen)
-    data, encoder = study.prepared(model), BiEncoder.from_pretrained(study.paths[model])
+    data, encoder = study.training.prepared(model), BiEncoder.from_pretrained(study.backbones[model])
     folder = study.work / "memory"
     shutil.rmtree(folder, ignore_errors=True)
     peak_memory(reset=True)

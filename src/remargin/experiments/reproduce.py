@@ -13,8 +13,9 @@ from remargin.experiments.instance import instance
 from remargin.experiments.loss_geometry import loss_geometry
 from remargin.experiments.memory import memory
 from remargin.experiments.outcome import Outcome, read_numbers
+from remargin.experiments.results import NotTrained
 from remargin.experiments.static_margins import static_margins
-from remargin.experiments.study import NotTrained, Study
+from remargin.experiments.study import Study
 from remargin.experiments.target_evolution import target_evolution
 from remargin.experiments.variants import variants
 from remargin.experiments.zero_shot_rows import zero_shot_rows
@@ -53,8 +54,8 @@ def reproduce(study: Study, names: Sequence[str]) -> list[Path]:
     folders: list[Path] = []
     lacking: NotTrained | None = None
     with study.lock():
-        if study.data is not None and not COMPARING.isdisjoint(names):
-            study.require_several_queries()
+        if study.can_train and not COMPARING.isdisjoint(names):
+            study.rankings.require_several_queries()
         for name in names:
             if name == "zero-shot" and not study.columns:
                 study.say("zero-shot: no other collections were named, so it is left out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,17 @@ MEASURE, RECALL = "nDCG@10", "R@1000"
 HITS = "Success@100"  # what the paper calls Hits@100
 WITHOUT, WITH = "without in-batch negatives", "with in-batch negatives"
 TEST, LAST, ZERO_SHOT, ZERO_SHOT_LAST = "test", "last", "zero-shot", "zero-shot-last"  # what can be measured of a run
+
+
+class NotTrained(InputError):
+    """A run that a table needs is not there, and cannot be trained without the collection and its backbone."""
+
+
+def backbone_path(backbones: Mapping[str, str], model: str, what: str, study: Path) -> str:
+    """The folder or hub name of a backbone, without which something cannot be made."""
+    if model not in backbones:
+        raise NotTrained(f"{what} is not there", file=study, do=f"name its backbone: --model {model}=PATH")
+    return backbones[model]
 
 
 def made_on() -> dict[str, Any]:

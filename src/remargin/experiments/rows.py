@@ -114,13 +114,13 @@ class Chosen:
     def results(self, study: Study, every_seed: bool = True) -> list[Result]:
         """What came of it, measured, for each seed of the plan or for the first alone."""
         seeds = study.plan.seeds if every_seed else study.plan.seeds[:1]
-        return [study.run(replace(self.spec, seed=seed), *wanted(study, self.row, seed)) for seed in seeds]
+        return [_run(study, replace(self.spec, seed=seed), *wanted(study, self.row, seed)) for seed in seeds]
 
 
 def rate_of(study: Study, model: str, row: Row, **others: Any) -> float:
     """The learning rate that dev chooses for a row, by the first seed."""
     specs = [row.spec(study, model, rate, seed=study.plan.seeds[0], **others) for rate in study.plan.rates]
-    return specs[0].rate if len(specs) == 1 else study.best(specs).rate
+    return specs[0].rate if len(specs) == 1 else max(specs, key=lambda spec: _run(study, spec).dev).rate
 
 
 def sweep(study: Study, model: str, row: Row) -> Sweep:
@@ -131,7 +131,7 @@ def sweep(study: Study, model: str, row: Row) -> Sweep:
     for value in _grid(study, row):
         short = {"triplets": plan.sweep_triplets, "early_stopping": False}
         spec = row.spec(study, model, rate, seed=plan.seeds[0], **short, **_tuned(row, value))
-        points.append((value, study.run(spec)))
+        points.append((value, _run(study, spec)))
     return Sweep(tuple(points))
 
 
@@ -142,6 +142,13 @@ def choose(study: Study, model: str, row: Row) -> Chosen:
     others = _tuned(row, found.best() if found else grid[0]) if grid else {}
     rate = rate_of(study, model, row, **others)
     return Chosen(row, row.spec(study, model, rate, seed=study.plan.seeds[0], **others), found)
+
+
+def _run(study: Study, spec: RunSpec, *wanted: str) -> Result:
+    """What came of a run. The second teacher, where there are two, is the contrastive row's model."""
+    if not spec.two_teachers:
+        return study.run(spec, *wanted)
+    return study.run(spec, *wanted, second_teacher=lambda: choose(study, spec.model, CONTRASTIVE).spec)
 
 
 def _grid(study: Study, row: Row) -> tuple[float, ...]:
@@ -172,7 +179,7 @@ def mean_and_spread(results: list[Result], measure: str, what: str = TEST) -> tu
 
 def wanted(study: Study, row: Row, seed: int) -> tuple[str, ...]:
     """What to measure of a run as long as its model is there: tables 3, 4 and 5 share their runs."""
-    shared = study.data is not None and seed == study.plan.seeds[0] and row in ZERO_SHOT_ROWS
+    shared = study.can_train and seed == study.plan.seeds[0] and row in ZERO_SHOT_ROWS
     if not (shared and study.columns):
         return tuple(study.tests)
     to_the_end = row is DISTRIBUTED and study.plan.patience is None

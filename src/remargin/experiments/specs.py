@@ -51,8 +51,14 @@ class RunSpec:
         return self.target == "teacher" or self.sampler == "tas-balanced"
 
     @property
+    def two_teachers(self) -> bool:
+        """Whether a second one scores the pairs of a batch, as for TAS-B's dual supervision."""
+        return self.target == "teacher" and self.in_batch
+
+    @property
     def key(self) -> str:
-        """A name for its folder, different for different runs. What is as usual does not count.
+        """A name for its folder, different for different runs. Fields at their default are left out of the hash, so
+        that new ones keep old names.
 
         >>> RunSpec("minilm", "0.3", 128, 100_000, 1e-4, in_batch=True).key
         'minilm-0.3-in-batch-d3d63295'

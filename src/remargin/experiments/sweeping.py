@@ -20,7 +20,7 @@ PARAMETERS: dict[tuple[str, bool], Row] = {
 
 def swept(study: Study, parameter: str, in_batch: bool) -> Outcome:
     """The table and figure of a sweep over one parameter of one model."""
-    (model,) = study.paths  # others may have been swept in the same folder
+    (model,) = study.backbones  # others may have been swept in the same folder
     with study.lock():
         found = sweep(study, model, PARAMETERS[parameter, in_batch])
     best = found.best()

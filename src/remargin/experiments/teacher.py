@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,64 +14,99 @@ from remargin.data.triplets import read_id_triplets
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
 from remargin.experiments.hardware import Energy
-from remargin.experiments.results import MEASURE, made_on
-from remargin.experiments.study import Study
+from remargin.experiments.results import MEASURE, backbone_path, made_on
 from remargin.files import read_header, write_header
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
-from remargin.teaching import cost_of, taught_before, teach
+from remargin.teaching import Taught, cost_of, taught_before, teach
 from remargin.training.teacher import TeacherSettings, train_cross_encoder
 
 FORMAT = "remargin-teacher-1"
+FOLDER, REPORT = "teacher", "teacher.json"
 DEPTH = 100  # documents that the teacher re-ranks to show what it is worth
 
 
-def taught_triplets(study: Study, triplets: Path) -> Path:
-    """Triplets with the teacher's scores. The teacher is trained first, unless the triplets have scores already."""
-    if _has_scores(triplets):
-        _report_given(study, triplets)
-        return triplets
-    scored = study.work / "taught.tsv"
-    if not (scored.exists() and (study.out / "teacher" / "teacher.json").exists()):
-        backbone = study.models[0]  # of all that the study ever had
-        study.may_work("the teacher", backbone)
-        study.say("training a teacher")
-        train, dev, test = (Collection.load(study.data or "", split) for split in ("train", "dev", "test"))
-        teacher = CrossEncoder.from_pretrained(study.paths[backbone])
-        with Energy() as energy:
-            bm25 = study.first_stage
+@dataclass(frozen=True)
+class Teacher:
+    """Scores a study's triplets. It is trained first, unless they have scores already.
+
+    Attributes:
+        data: the study's collection.
+        out: the study's folder; what the teacher is worth is written there.
+        work: where it and its scores are kept.
+        backbone: the name of the one that it is trained from: the first that the study ever had.
+        backbones: their folders or hub names.
+        say: gets a line for people now and then.
+    """
+
+    data: str
+    out: Path
+    work: Path
+    backbone: str
+    backbones: Mapping[str, str]
+    say: Callable[[str], None]
+
+    def scored(self, triplets: Path, first_stage: Callable[[], Run]) -> Path:
+        """The triplets with scores. `first_stage` gives BM25's documents for the dev queries."""
+        if _has_scores(triplets):
+            self._report_given(triplets)
+            return triplets
+        scored = self.work / "taught.tsv"
+        if not (scored.exists() and (self.out / FOLDER / REPORT).exists()):
+            path = backbone_path(self.backbones, self.backbone, "the teacher", self.out)
+            self.say("training a teacher")
+            train, dev, test = (Collection.load(self.data, split) for split in ("train", "dev", "test"))
             settings = TeacherSettings(epochs=1)  # each query has several triplets
-            folder = study.work / "teacher"
-            trained = train_cross_encoder(
-                teacher, train, triplets, folder, settings, dev, bm25, skip_bad=True, overwrite=True, say=study.say
-            )
-            teacher = CrossEncoder.from_pretrained(folder)
-            taught = taught_before(triplets, scored, teacher, train)
-            if taught is None:
-                study.say(f"the teacher scores {triplets.name}")
-                taught = teach(triplets, scored, teacher, train, skip_bad=True, overwrite=True)
+            folder = self.work / "teacher"
+            with Energy() as energy:
+                trained = train_cross_encoder(
+                    CrossEncoder.from_pretrained(path), train, triplets, folder, settings, dev, first_stage(),
+                    skip_bad=True, overwrite=True, say=self.say,
+                )  # fmt: skip
+                teacher = CrossEncoder.from_pretrained(folder)
+                taught = self._score(teacher, triplets, scored, train)
+            cost = {
+                "backbone": self.backbone,
+                "settings": asdict(settings),
+                "dev": trained.best,
+                "seconds": {"training": trained.seconds, "scoring": taught.seconds},
+                "pairs": taught.pairs,
+                "triplets left out": taught.rejected,
+                "joules": energy.joules,
+            }
+            self._report(teacher, test, cost)
+        return scored
+
+    def _score(self, teacher: CrossEncoder, triplets: Path, scored: Path, train: Collection) -> Taught:
+        before = taught_before(triplets, scored, teacher, train)
+        if before is not None:
+            return before
+        self.say(f"the teacher scores {triplets.name}")
+        return teach(triplets, scored, teacher, train, skip_bad=True, overwrite=True)
+
+    def _report(self, teacher: CrossEncoder, test: Collection, cost: Mapping[str, Any]) -> None:
+        """Write what the teacher is worth, re-ranking BM25's documents, beside what it cost."""
         first = search(test, "bm25", k=DEPTH)
         unfit = set(teacher.too_long(test.queries))  # stay as BM25 has them
         queries = {id: text for id, text in test.queries.items() if id not in unfit}
         ranked = rerank(teacher, first, test.documents, queries, DEPTH)
         evaluation = evaluate(Run({**first.rankings, **ranked.rankings}), test.qrels, [MEASURE])
-        evaluation.save(study.out / "teacher" / "test.csv.gz", overwrite=True)
-        header = {
-            "format": FORMAT,
-            "backbone": backbone,
-            "settings": asdict(settings),
-            "dev": trained.best,
+        evaluation.save(self.out / FOLDER / "test.csv.gz", overwrite=True)
+        worth = {
             "test": evaluation.means[MEASURE],
             "first stage": evaluate(first, test.qrels, [MEASURE]).means[MEASURE],
-            "seconds": {"training": trained.seconds, "scoring": taught.seconds},
-            "pairs": taught.pairs,
-            "triplets left out": taught.rejected,
-            "joules": energy.joules,
-            **made_on(),
         }
-        write_header(study.out / "teacher" / "teacher.json", header)
-        study.say(f"the teacher: {MEASURE} {header['test']:.4f} on test, re-ranking BM25's first {DEPTH}")
-    return scored
+        write_header(self.out / FOLDER / REPORT, {"format": FORMAT, **cost, **worth, **made_on()})
+        self.say(f"the teacher: {MEASURE} {worth['test']:.4f} on test, re-ranking BM25's first {DEPTH}")
+
+    def _report_given(self, triplets: Path) -> None:
+        """Write what is known of a teacher whose scores were given: what `teach` wrote beside them, if it did."""
+        path, cost = self.out / FOLDER / REPORT, cost_of(triplets)
+        if path.exists():
+            return
+        seconds = {} if cost is None else {"training": cost.teacher_seconds or 0.0, "scoring": cost.seconds}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_header(path, {"format": FORMAT, "given": triplets.name, "test": None, "seconds": seconds, **made_on()})
 
 
 def _has_scores(triplets: Path) -> bool:
@@ -79,16 +115,6 @@ def _has_scores(triplets: Path) -> bool:
     return first is not None and first.scores is not None
 
 
-def _report_given(study: Study, triplets: Path) -> None:
-    """What is known of a teacher whose scores were given: what `teach` wrote beside them, if it did."""
-    path, cost = study.out / "teacher" / "teacher.json", cost_of(triplets)
-    if path.exists():
-        return
-    seconds = {} if cost is None else {"training": cost.teacher_seconds or 0.0, "scoring": cost.seconds}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_header(path, {"format": FORMAT, "given": triplets.name, "test": None, "seconds": seconds, **made_on()})
-
-
-def teacher_report(study: Study) -> dict[str, Any]:
-    """What the teacher is worth and what it cost."""
-    return read_header(study.out / "teacher" / "teacher.json", FORMAT, "run `remargin reproduce baselines`")
+def teacher_report(out: Path) -> dict[str, Any]:
+    """What the teacher of the study in a folder is worth and what it cost."""
+    return read_header(out / FOLDER / REPORT, FORMAT, "run `remargin reproduce baselines`")

@@ -23,7 +23,7 @@ from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.comparison import BEST, CompareSettings, read_scores
 from remargin.evaluation.measures import evaluate, judged_cutoff
-from remargin.experiments.columns import file_name, find_column, judgments_hash, stems
+from remargin.experiments.columns import file_name, find_column, judgments_hash, require_distinct, stems
 from remargin.experiments.hardware import hardware
 from remargin.experiments.published import published_zero_shot
 from remargin.files import locked, new_file, read_header, refuse_existing, sha256, write_header
@@ -170,16 +170,11 @@ def write_tables(folder: Path, tables: Mapping[str, Table]) -> None:
 
 
 def _check_names(names: Sequence[str], what: str, flag: str) -> None:
-    """Names are those of files too, so they must differ there as well."""
     if not names:
         raise InputError(f"no {what} to measure", do=f"give {flag}")
-    seen: set[str] = set()
-    for name in names:
-        if not file_name(name) or name == BEST:
-            raise InputError(f"a {what} cannot be called {name!r}", do=f"name it otherwise: {flag} NAME=VALUE")
-        if file_name(name) in seen:
-            raise InputError(f"two are called {name!r}", do=f"give each {what} its own name: {flag} NAME=VALUE")
-        seen.add(file_name(name))
+    if BEST in names:
+        raise InputError(f"a {what} cannot be called {BEST!r}", do=f"name it otherwise: {flag} NAME=VALUE")
+    require_distinct(names, what, flag)
 
 
 def _reference(rows: Sequence[PublishedRow], columns: Sequence[Column], name: str | None) -> PublishedRow | None:

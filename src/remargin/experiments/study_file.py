@@ -1,0 +1,122 @@
+"""study.json: what a study is about, with hashes, so that it never goes on with something else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from remargin.data.prepare import TextSettings
+from remargin.encoder import BiEncoder
+from remargin.errors import InputError
+from remargin.experiments.columns import judgments_hash, require_distinct, stems, texts_hash
+from remargin.experiments.plan import Plan
+from remargin.files import locked, read_header, sha256, write_header
+from remargin.report.zero_shot import Column
+
+FILE = "study.json"
+FORMAT = "remargin-study-1"
+AGAIN = "choose another place, or delete it"
+GRIDS = ("margins", "temperatures", "teacher_scales")
+SPLITS = ("train", "dev", "test")
+OPTIONAL = ("zero_shot", "stems", "also_test")  # not every experiment needs them
+
+
+def read_study(out: Path) -> dict[str, Any]:
+    """What the study in a folder is about."""
+    return read_header(out / FILE, FORMAT, "name a folder that `reproduce` wrote")
+
+
+def planned_before(out: Path) -> Plan | None:
+    """The plan of the study in a folder, if there is one."""
+    return Plan.of(read_study(out)["plan"]) if (out / FILE).exists() else None
+
+
+def describe(
+    column: Column,
+    backbones: Mapping[str, str],
+    plan: Plan,
+    zero_shot: Sequence[Column],
+    also_test: Sequence[Column],
+    triplets: Path | None,
+) -> dict[str, Any]:
+    """What a study is about, as study.json has it. It reads the collection and the backbones once."""
+    (data,) = column.parts
+    encoders = {name: BiEncoder.from_pretrained(path) for name, path in backbones.items()}
+    return {
+        "format": FORMAT,
+        "data": column.name,
+        "judgments": {split: judgments_hash(data, split) for split in SPLITS},
+        "texts": texts_hash(data),
+        "models": {name: encoder.fingerprint() for name, encoder in encoders.items()},
+        "lengths": {name: asdict(_text_settings(encoder)) for name, encoder in encoders.items()},
+        "zero_shot": [column.name for column in zero_shot],
+        "stems": {column.name: stems(column) for column in zero_shot},
+        "also_test": [column.name for column in also_test],
+        "tested_on": _test_judgments([*zero_shot, *also_test]),
+        "triplets": None if triplets is None else sha256(triplets),
+        "plan": json.loads(json.dumps(asdict(plan))),
+    }
+
+
+def _text_settings(encoder: BiEncoder) -> TextSettings:
+    return TextSettings(encoder.query_length, encoder.document_length, encoder.query_prefix, encoder.document_prefix)
+
+
+def _test_judgments(columns: Sequence[Column]) -> dict[str, str]:
+    """A hash of the judgments of every other collection that is measured on, by the names of the files."""
+    return {
+        stem: judgments_hash(part, column.split, skip_bad=True)
+        for column in columns
+        for part, stem in zip(column.parts, stems(column), strict=True)
+    }
+
+
+def take_folder(out: Path, header: dict[str, Any], own_grids: bool = False) -> dict[str, Any]:
+    """Make a folder this study's own, or see that it is. Returns what study.json says now.
+
+    Args:
+        out: the folder.
+        header: what the study is about, see `describe`.
+        own_grids: that the plan's margins, temperatures and scales are for this time alone; the folder keeps its own.
+
+    Raises:
+        InputError: if the study in the folder is about something else, or if two backbones would share files.
+    """
+    path = out / FILE
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        if path.exists():
+            header = _joined(header, read_header(path, FORMAT, AGAIN), path, own_grids)
+        require_distinct(header["models"], "model", "--model")
+        write_header(path, header)
+    return header
+
+
+def _joined(now: dict[str, Any], before: dict[str, Any], path: Path, own_grids: bool) -> dict[str, Any]:
+    """The study of before with what is new: backbones, and collections to test on if it had none."""
+    now = dict(now)
+    for name in OPTIONAL:
+        now[name] = now[name] or before.get(name, now[name])
+    if own_grids:
+        now["plan"] = now["plan"] | {name: before["plan"][name] for name in GRIDS}
+    if different := _differences(now, before):
+        raise InputError(f"was made with another {' and another '.join(different)}", file=path, do=AGAIN)
+    for name in ("models", "lengths", "tested_on"):
+        now[name] = before.get(name, {}) | now[name]
+    return now
+
+
+def _differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
+    """What is not as it was. What an older study does not know is not compared."""
+    different = [
+        name for name in ("data", "judgments", "texts", "triplets") if now[name] != before.get(name, now[name])
+    ]
+    different += [name for name in OPTIONAL if now[name] != (before.get(name) or now[name])]
+    by_name = {"plan": "plan ({})", "models": "model {}", "lengths": "lengths or prefixes of {}", "tested_on": "{}"}
+    for part, text in by_name.items():
+        known = before.get(part, {})
+        different += [text.format(name) for name, value in now[part].items() if known.get(name, value) != value]
+    return different

@@ -1,0 +1,94 @@
+"""One training run of a study: its settings, and what came of it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from remargin.data.triplets import Triplets
+from remargin.encoder import BiEncoder
+from remargin.experiments.hardware import Energy, peak_memory
+from remargin.experiments.plan import Plan
+from remargin.experiments.results import Result
+from remargin.experiments.specs import RunSpec
+from remargin.experiments.targets import TargetLog
+from remargin.experiments.training_set import TrainingSet
+from remargin.losses import Similarity
+from remargin.training.loop import fit
+from remargin.training.settings import FitSettings, fit_settings
+from remargin.training.supervision import natural_scale
+from remargin.training.topics import mean_batch
+
+TARGETS = "targets.csv"
+
+
+def train(
+    spec: RunSpec, training: TrainingSet, fitted: Path, result: Path, second_teacher: Path | None = None
+) -> Result:
+    """Train a run, or go on with one that was stopped.
+
+    Args:
+        spec: the run.
+        training: what it is trained on.
+        fitted: the folder for models and checkpoints.
+        result: the folder for what came of it.
+        second_teacher: a model that scores the pairs of a batch, for runs with two teachers.
+    """
+    data = training.prepared(spec.model, spec.taught)
+    model = BiEncoder.from_pretrained(training.backbones[spec.model], seed=spec.seed)
+    settings = run_settings(spec, training.plan, teacher_scale(spec, data, model.similarity), second_teacher)
+    targets = TargetLog(fitted / TARGETS, model.similarity) if spec.target == "distributed" else None
+    resumed = (fitted / "checkpoint").exists()  # then the energy before is not known
+    with Energy() as energy, targets or nullcontext():
+        peak_memory(reset=True)
+        found = fit(
+            model,
+            data,
+            fitted,
+            spec.loss(model.similarity),
+            settings,
+            training.validator(spec.model),
+            resume=True,
+            say=lambda line: None,
+            observe=targets,
+        )
+    return Result(
+        spec,
+        result,
+        curve=found.validations,
+        steps=found.steps,
+        triplets=found.triplets,
+        best_step=found.best_step or 0,
+        best_triplets=found.best_triplets or 0,
+        seconds=round(found.seconds, 2),
+        joules=None if resumed else energy.joules,
+        peak_bytes=peak_memory(),
+    )
+
+
+def run_settings(
+    spec: RunSpec, plan: Plan, scale: float | None = None, second_teacher: Path | None = None
+) -> FitSettings:
+    """The settings of a run: what its spec and the plan say, the rest as the preset has it."""
+    size = spec.batch_size if spec.sampler == "random" else mean_batch(spec.batch_size)
+    steps = plan.steps(spec.triplets, size)
+    settings = fit_settings(
+        plan.preset,
+        **{**spec.settings(), "teacher_scale": scale},
+        steps=steps,
+        validate_every=min(steps, plan.steps(plan.validate_every, size)),
+        in_batch_teacher=None if second_teacher is None else str(second_teacher),
+        log_every=min(steps, 100),
+        save_every=2000 if torch.cuda.is_available() else 50,  # less than a minute or so
+    )
+    return replace(settings, patience=plan.patience if spec.early_stopping else None)  # not the preset's
+
+
+def teacher_scale(spec: RunSpec, data: Path, similarity: Similarity) -> float | None:
+    """What a teacher's margins are multiplied with; None is what `fit` takes of itself."""
+    if spec.teacher_scale == 1.0:
+        return None
+    return spec.teacher_scale * natural_scale(Triplets(data / "triplets"), similarity)
