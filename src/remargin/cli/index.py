@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import time
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,19 +15,15 @@ from remargin.cli.options import (
     Overwrite,
     RequiredData,
     SkipBad,
+    counting_rejects,
     load_encoder,
     refuse_idle,
 )
 from remargin.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from remargin.data.collection import Text
-    from remargin.data.tables import Rejects
     from remargin.encoder import BiEncoder
-    from remargin.retrieval.vectors import Vectors
+    from remargin.retrieval.vectors import Made
 
 Precision = Annotated[str, typer.Option(help="float32, or float16 for half the size.")]
 Chunk = Annotated[
@@ -57,19 +49,28 @@ def encode(
     config: Config = None,
 ) -> None:
     """Encode a collection's texts into a memory-mapped matrix. Killed in the middle, it goes on where it was."""
-    from remargin.data.tables import Rejects
     from remargin.files import refuse_existing
-    from remargin.retrieval.vectors import HEADER
+    from remargin.retrieval.vectors import HEADER, encode_collection
 
     if what not in ("documents", "queries"):
         raise InputError(f"nothing called {what!r} to encode", do="use documents or queries")
     refuse_existing(out, overwrite, HEADER)
-    rejects = Rejects(skip=skip_bad)
     encoder = _load(model, length, what, compute)
-    vectors = _encode(data, encoder, out, rejects, overwrite, what, precision, chunk, overlap)
+    with counting_rejects(skip_bad) as rejects:
+        vectors = encode_collection(
+            encoder,
+            data,
+            out,
+            kind=what,  # type: ignore[arg-type]
+            precision=precision,  # type: ignore[arg-type]
+            chunk=chunk,
+            overlap=overlap,
+            rejects=rejects,
+            overwrite=overwrite,
+        )
     rows, dimension = vectors.matrix.shape
     print(f"wrote {out}: {len(vectors.ids):,} {what}, {rows:,} vectors of {dimension} numbers ({precision})")
-    _say_truncated(vectors, what)
+    _say_truncated(vectors.truncated, rows, vectors.made)
 
 
 def index(
@@ -103,67 +104,65 @@ def index(
     config: Config = None,
 ) -> None:
     """Build an index, from vectors or straight from a collection; `remargin search --index FOLDER` uses it."""
-    from remargin.data.tables import Rejects
-    from remargin.files import refuse_existing
-
     _refuse_idle_options(context, index, vectors is not None, factory is not None, coding is not None)
-    rejects = Rejects(skip=skip_bad)
     if index == "bm25":
-        _index_words(data, out, rejects, overwrite, k1, b, language)
+        _index_words(data, out, k1, b, language, skip_bad, overwrite)
         return
+    from remargin.files import refuse_existing
     from remargin.retrieval.backends import BackendSettings
-    from remargin.retrieval.index import HEADER, build_index
+    from remargin.retrieval.index import HEADER, build_index, index_collection
     from remargin.retrieval.vectors import Vectors
 
-    given: Any = (index, coding, over_fetch, factory, links, ef_construction, code_bytes, search_parameters, uri)
-    settings = BackendSettings(*given)
+    settings = BackendSettings(
+        backend=index,  # type: ignore[arg-type]
+        coding=coding,  # type: ignore[arg-type]
+        over_fetch=over_fetch,
+        factory=factory,
+        links=links,
+        ef_construction=ef_construction,
+        code_bytes=code_bytes,
+        search_parameters=search_parameters,
+        uri=uri,
+    )
     settings.check()
     refuse_existing(out, overwrite, HEADER)
-    if (vectors is None) == (data is None) or (data is None) != (model is None):
-        raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
-    if vectors is not None:
-        source: AbstractContextManager[Vectors] = nullcontext(Vectors.load(vectors))
+    if vectors is not None and data is None and model is None:
+        built = build_index(Vectors.load(vectors), out, settings, overwrite)
+    elif vectors is None and data is not None and model is not None:
+        encoder = _load(model, length, "documents")
+        with counting_rejects(skip_bad) as rejects:
+            built = index_collection(
+                encoder,
+                data,
+                out,
+                settings,
+                precision=precision,  # type: ignore[arg-type]
+                chunk=chunk,
+                overlap=overlap,
+                rejects=rejects,
+                overwrite=overwrite,
+            )
+        _say_truncated(built.truncated, built.rows, built.made)
     else:
-        encoder = _load(str(model), length, "documents")
-        source = _vectors_between(str(data), encoder, out, rejects, precision, chunk, overlap)
-    with source as made:
-        start = time.perf_counter()
-        build_index(made, out, settings, overwrite)
-        seconds = time.perf_counter() - start
-    count, stored = len(made.ids), (out / "vectors.bin").stat().st_size
-    extra = (_size(out) - stored) / count
-    print(f"wrote {out}: {index} index of {count:,} documents, built in {seconds:,.1f} s")
-    print(f"bytes of each document: {stored / count:,.0f} of vectors, {extra:,.0f} of the index")
+        raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
+    count = built.documents
+    print(f"wrote {out}: {index} index of {count:,} documents, built in {built.seconds:,.1f} s")
+    of_vectors, of_index = built.vector_bytes / count, built.other_bytes / count
+    print(f"bytes of each document: {of_vectors:,.0f} of vectors, {of_index:,.0f} of the index")
 
 
-def _index_words(data: str | None, out: Path, rejects: Rejects, overwrite: bool, *settings: Any) -> None:
+def _index_words(
+    data: str | None, out: Path, k1: float, b: float, language: str, skip_bad: bool, overwrite: bool
+) -> None:
     """A BM25 index."""
-    from remargin.files import refuse_existing
-    from remargin.retrieval.bm25 import BM25, HEADER
+    from remargin.retrieval.bm25 import index_collection
 
     if data is None:
         raise InputError("a BM25 index is made of texts", do="give --data")
-    refuse_existing(out, overwrite, HEADER)
-    index = BM25({text.id: text.text for text in _texts(data, "documents", rejects)}, *settings)
-    index.save(out, data, overwrite)
-    print(f"wrote {out}: BM25 of {len(index):,} documents, {_size(out) / len(index):,.0f} bytes each")
-
-
-@contextmanager
-def _vectors_between(data: str, encoder: BiEncoder, out: Path, rejects: Rejects, *settings: Any) -> Iterator[Vectors]:
-    """A collection's vectors in a folder beside `out`, which stays if the index could not be built from them."""
-    folder = out.absolute().with_name(f"{out.name}.vectors")
-    if folder.exists():
-        do = f"give --vectors {folder} to go on with them, or remove them"
-        raise InputError("is there already, perhaps from a build that was stopped", file=folder, do=do)
-    made = _encode(data, encoder, folder, rejects, False, "documents", *settings)
-    _say_truncated(made, "documents")
-    try:
-        yield made
-    except BaseException:
-        print(f"the vectors are in {folder}: to go on with them, give --vectors", file=sys.stderr)
-        raise
-    shutil.rmtree(folder)
+    with counting_rejects(skip_bad) as rejects:
+        made = index_collection(data, out, k1, b, language, rejects, overwrite)
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    print(f"wrote {out}: BM25 of {len(made):,} documents, {size / len(made):,.0f} bytes each")
 
 
 def update(
@@ -179,8 +178,8 @@ def update(
     config: Config = None,
 ) -> None:
     """Change an index in place: follow a collection (new and changed documents are encoded), add, or delete."""
-    from remargin.data.tables import Rejects
     from remargin.retrieval.index import add_documents, delete_documents, synchronise
+    from remargin.retrieval.texts import collection_texts
     from remargin.retrieval.vectors import Vectors
 
     if sum(given is not None for given in (data, vectors, delete)) != 1:
@@ -196,15 +195,15 @@ def update(
     if data is not None:
         if skip_bad and not keep_others:
             raise InputError("documents that cannot be read would be deleted", do="give --keep-others with --skip-bad")
-        rejects = Rejects(skip=skip_bad)
         encoder = None if model is None else _load(model, None, "documents")
-        changes = synchronise(index, _texts(data, "documents", rejects), encoder, keep_others)
+        with counting_rejects(skip_bad) as rejects:
+            changes = synchronise(index, collection_texts(data, rejects=rejects), encoder, keep_others)
         print(f"{index}: {changes.added:,} added, {changes.replaced:,} replaced, {changes.deleted:,} deleted")
     elif vectors is not None:
         changes = add_documents(index, Vectors.load(vectors), replace)
         print(f"{index}: {changes.added:,} added, {changes.replaced:,} replaced")
     elif delete is not None:
-        from remargin.data.tables import read_lines
+        from remargin.data.tables import Rejects, read_lines
 
         ids = list(dict.fromkeys(line.strip() for _, line in read_lines(delete, Rejects()) if line.strip()))
         if not ids:
@@ -237,35 +236,7 @@ def _load(model: str, length: int | None, what: str, compute: str = "auto") -> B
     return load_encoder(model, compute, **{"query_length" if what == "queries" else "document_length": length})
 
 
-def _texts(data: str, what: str, rejects: Rejects) -> Iterator[Text]:
-    """A collection's texts, streamed; what was skipped is counted on standard error at the end."""
-    from remargin.data.collection import checked_texts, open_source
-
-    source = open_source(data, rejects)
-    if what == "documents":
-        yield from checked_texts(source.documents(), "document", rejects)
-    else:
-        yield from checked_texts(source.queries(), "query", rejects)
-    if rejects.count:
-        print(f"skipped bad input: {rejects.describe()}", file=sys.stderr)
-
-
-def _encode(
-    data: str, encoder: BiEncoder, out: Path, rejects: Rejects, overwrite: bool, what: Any, *settings: Any
-) -> Vectors:
-    from remargin.retrieval.vectors import Made
-    from remargin.retrieval.vectors import encode as write_vectors
-
-    made = Made.by(encoder, data, what, *settings)
-    return write_vectors(encoder, _texts(data, what, rejects), out, made, overwrite)
-
-
-def _say_truncated(vectors: Vectors, what: str) -> None:
-    if vectors.truncated:
-        share = vectors.truncated / len(vectors.matrix)
-        advice = "; --chunk reads them whole" if what == "documents" and vectors.made.chunk is None else ""
-        print(f"longer than {vectors.made.length} tokens and cut: {vectors.truncated:,} ({share:.1%}){advice}")
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+def _say_truncated(truncated: int, rows: int, made: Made) -> None:
+    if truncated:
+        advice = "; --chunk reads them whole" if made.kind == "documents" and made.chunk is None else ""
+        print(f"longer than {made.length} tokens and cut: {truncated:,} ({truncated / rows:.1%}){advice}")

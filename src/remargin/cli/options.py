@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from remargin.errors import InputError
 
 if TYPE_CHECKING:
     from remargin.data.collection import Collection
+    from remargin.data.tables import Rejects
     from remargin.encoder import BiEncoder
     from remargin.evaluation.runs import Run
 
@@ -103,6 +105,19 @@ def load_collection(data: str, split: str, skip_bad: bool) -> Collection:
         first = collection.rejects.first
         print(f"skipped bad input: {collection.rejects.count:,}, the first is {first}", file=sys.stderr)
     return collection
+
+
+@contextmanager
+def counting_rejects(skip_bad: bool) -> Iterator[Rejects]:
+    """Where bad input goes that a block of work meets; what was skipped is counted on standard error at its end."""
+    from remargin.data.tables import Rejects
+
+    rejects = Rejects(skip=skip_bad)
+    try:
+        yield rejects
+    finally:
+        if rejects.count:
+            print(f"skipped bad input: {rejects.describe()}", file=sys.stderr)
 
 
 def load_encoder(model: str, compute: str = "auto", **lengths: int | None) -> BiEncoder:

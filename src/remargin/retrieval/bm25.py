@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from remargin.data.ids import Ids, IdWriter
+from remargin.data.tables import Rejects
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
-from remargin.files import Sums, new_folder, read_header, write_header
+from remargin.files import Sums, new_folder, read_header, refuse_existing, write_header
+from remargin.retrieval.texts import collection_texts
 
 # Snowball's names and those of the stop word lists that bm25s has for them.
 LANGUAGES = {
@@ -109,6 +111,39 @@ class BM25:
         self._ids = Ids(folder / "ids", **header["ids"])
         self._index = _bm25s().BM25.load(folder / "bm25s", mmap=True, load_corpus=False)
         return self
+
+
+def index_collection(
+    data: str | Path,
+    out: str | Path,
+    k1: float = 0.9,
+    b: float = 0.4,
+    language: str = "english",
+    rejects: Rejects | None = None,
+    overwrite: bool = False,
+) -> BM25:
+    """Write a BM25 index of a collection's documents to a folder.
+
+    Args:
+        data: the collection, as `Collection.load` takes it.
+        out: the folder.
+        k1: how soon repeated words stop counting.
+        b: how much long documents are held back, 0 to 1.
+        language: of the stemmer and the stop words.
+        rejects: where bad input goes; without it, bad input is an error.
+        overwrite: replace `out` if it is there.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp()) / "index"
+        >>> index = index_collection("docstrings:json", folder)
+        >>> len(BM25.load(folder)) == len(index) > 0
+        True
+    """
+    refuse_existing(Path(out), overwrite, HEADER)
+    index = BM25({text.id: text.text for text in collection_texts(data, rejects=rejects)}, k1, b, language)
+    index.save(out, str(data), overwrite)
+    return index
 
 
 def _bm25s() -> Any:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -21,16 +23,27 @@ from numpy.typing import NDArray
 
 from remargin.data.collection import Text
 from remargin.data.ids import Ids, IdWriter
-from remargin.data.tables import batches
+from remargin.data.tables import Rejects, batches
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.files import Sums, append_array, flush_to_disk, locked, map_array, new_folder, read_header, write_header
+from remargin.files import (
+    Sums,
+    append_array,
+    flush_to_disk,
+    locked,
+    map_array,
+    new_folder,
+    read_header,
+    refuse_existing,
+    write_header,
+)
 from remargin.progress import track
 from remargin.retrieval import bm25
 from remargin.retrieval.backends import VECTORS_AT_ONCE, BackendSettings, Storage, storage
 from remargin.retrieval.dense import DenseIndex
-from remargin.retrieval.vectors import Made, Vectors, encode, text_hash
+from remargin.retrieval.vectors import Made, Precision, Vectors, encode, encode_collection, text_hash
 
+log = logging.getLogger(__name__)
 HEADER = "remargin_index.json"
 FORMAT = "remargin-index-2"
 REMEDY = "name a folder that `remargin index` wrote"
@@ -39,9 +52,32 @@ VERSIONED = ("ids.", "deleted.", "faiss.", "codes.", "coder.")
 ATTEMPTS = 10  # to open an index that is being changed
 
 
+@dataclass(frozen=True)
+class Built:
+    """An index that was built.
+
+    Attributes:
+        documents: how many are in it.
+        rows: how many vectors they have: one each, or one for each passage.
+        truncated: how many texts were longer than the model reads, and were cut before they were encoded.
+        made: what made the vectors.
+        seconds: how long building took, without encoding.
+        vector_bytes: the size of the vectors on disk.
+        other_bytes: the size of everything else in the folder.
+    """
+
+    documents: int
+    rows: int
+    truncated: int
+    made: Made
+    seconds: float
+    vector_bytes: int
+    other_bytes: int
+
+
 def build_index(
     vectors: Vectors, out: str | Path, settings: BackendSettings | None = None, overwrite: bool = False
-) -> None:
+) -> Built:
     """Write an index of vectors to a folder.
 
     Args:
@@ -54,11 +90,13 @@ def build_index(
         >>> import tempfile
         >>> model = BiEncoder.from_pretrained(model_folder)
         >>> folder = Path(tempfile.mkdtemp()) / "index"
-        >>> build_index(Vectors.of(model, {"d1": "one text", "d2": "another"}), folder)
+        >>> build_index(Vectors.of(model, {"d1": "one text", "d2": "another"}), folder).documents
+        2
         >>> delete_documents(folder, ["d1"])
         >>> list(open_index(folder, model).search({"q": "one text"}).rankings["q"])
         ['d2']
     """
+    started = time.perf_counter()
     replaced: tuple[Storage, dict[str, Any]] | None = None
     if overwrite and (Path(out) / HEADER).exists():
         with contextlib.suppress(InputError):  # one that is damaged is replaced as well
@@ -75,6 +113,72 @@ def build_index(
     if replaced is not None:
         storage_before, state = replaced
         storage_before.discard(state)
+    seconds = time.perf_counter() - started
+    sizes = {path.relative_to(out): path.stat().st_size for path in Path(out).rglob("*") if path.is_file()}
+    vector_bytes = sizes.pop(Path("vectors.bin"))
+    return Built(
+        documents=len(vectors.ids),
+        rows=len(vectors.matrix),
+        truncated=vectors.truncated,
+        made=vectors.made,
+        seconds=seconds,
+        vector_bytes=vector_bytes,
+        other_bytes=sum(sizes.values()),
+    )
+
+
+def index_collection(
+    model: BiEncoder,
+    data: str | Path,
+    out: str | Path,
+    settings: BackendSettings | None = None,
+    precision: Precision = "float32",
+    chunk: int | None = None,
+    overlap: int | None = None,
+    rejects: Rejects | None = None,
+    overwrite: bool = False,
+) -> Built:
+    """Encode a collection's documents and write an index of them to a folder.
+
+    The vectors are in a folder beside `out` until the index has its own copy. If it cannot be built, they stay there,
+    and a warning says where: `build_index` takes them, so that nothing has to be encoded again.
+
+    Args:
+        model: the encoder.
+        data: the collection, as `Collection.load` takes it. Its texts are never in memory all at once.
+        out: the folder.
+        settings: the back end; exact search if not given.
+        precision: of the vectors; this and the next two as in `encode_collection`.
+        chunk: cut documents into passages of this many tokens. A document scores as its best passage.
+        overlap: how many tokens neighbouring passages share.
+        rejects: where bad input goes; without it, bad input is an error.
+        overwrite: replace `out` if it is there.
+
+    Raises:
+        InputError: for bad input, and if the folder for the vectors is there already.
+
+    Example:
+        >>> import tempfile
+        >>> model, folder = BiEncoder.from_pretrained(model_folder), Path(tempfile.mkdtemp()) / "index"
+        >>> built = index_collection(model, "docstrings:json", folder)
+        >>> len(open_index(folder, model).search({"q": "parse a text"}, k=3).rankings["q"])
+        3
+    """
+    (settings or BackendSettings()).check()
+    out = Path(out)
+    refuse_existing(out, overwrite, HEADER)
+    folder = out.absolute().with_name(f"{out.name}.vectors")
+    if folder.exists():
+        do = f"give --vectors {folder} to go on with them, or remove them"
+        raise InputError("is there already, perhaps from a build that was stopped", file=folder, do=do)
+    vectors = encode_collection(model, data, folder, precision=precision, chunk=chunk, overlap=overlap, rejects=rejects)
+    try:
+        built = build_index(vectors, out, settings, overwrite)
+    except BaseException:
+        log.warning("the vectors are in %s: to go on with them, give --vectors", folder)
+        raise
+    shutil.rmtree(folder)
+    return built
 
 
 def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex:

@@ -18,7 +18,7 @@ from remargin.ahead import ahead
 from remargin.data.collection import Text
 from remargin.data.ids import Ids, IdWriter
 from remargin.data.restart import JOURNAL, journal_line, read_journal
-from remargin.data.tables import batches
+from remargin.data.tables import Rejects, batches
 from remargin.data.tokens import Tokens
 from remargin.encoder import BiEncoder, encoding_dtype
 from remargin.errors import InputError
@@ -33,9 +33,9 @@ from remargin.files import (
     write_header,
 )
 from remargin.progress import track
+from remargin.retrieval.texts import Kind, collection_texts
 
 Precision = Literal["float32", "float16"]
-Kind = Literal["documents", "queries"]
 TEXTS_AT_ONCE = 4096
 HEADER = "remargin_vectors.json"
 FORMAT = "remargin-vectors-2"
@@ -213,6 +213,41 @@ def encode(
         put_in_place(folder, out, overwrite, HEADER)
         (out / JOURNAL).unlink()  # not before all is in place: with it, nothing has to be encoded again
     return Vectors._mapped(out)
+
+
+def encode_collection(
+    model: BiEncoder,
+    data: str | Path,
+    out: str | Path,
+    kind: Kind = "documents",
+    precision: Precision = "float32",
+    chunk: int | None = None,
+    overlap: int | None = None,
+    rejects: Rejects | None = None,
+    overwrite: bool = False,
+) -> Vectors:
+    """Write the vectors of a collection's documents, or of its queries, to a folder; see `encode`.
+
+    Args:
+        model: the encoder.
+        data: the collection, as `Collection.load` takes it. Its texts are never in memory all at once.
+        out: the folder.
+        kind: "documents", or "queries" for those of all splits.
+        precision: of the numbers on disk: "float32", or "float16" for half the size.
+        chunk: cut documents into passages of this many tokens, with a vector for each.
+        overlap: how many tokens neighbouring passages share; a quarter of `chunk` if not given.
+        rejects: where bad input goes; without it, bad input is an error.
+        overwrite: replace `out` if it is there.
+
+    Example:
+        >>> import tempfile
+        >>> model = BiEncoder.from_pretrained(model_folder)
+        >>> vectors = encode_collection(model, "docstrings:json", Path(tempfile.mkdtemp()) / "vectors")
+        >>> vectors.made.data, len(vectors.ids) == len(vectors.matrix) > 0
+        ('docstrings:json', True)
+    """
+    made = Made.by(model, str(data), kind, precision, chunk, overlap)
+    return encode(model, collection_texts(data, kind, rejects), out, made, overwrite)
 
 
 class _Block(NamedTuple):

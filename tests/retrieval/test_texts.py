@@ -1,0 +1,104 @@
+"""From a collection's texts straight to vectors and indexes, in one call each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from remargin import BiEncoder, InputError
+from remargin.data.tables import Rejects
+from remargin.retrieval import bm25
+from remargin.retrieval import index as module
+from remargin.retrieval.backends import BackendSettings
+from remargin.retrieval.index import build_index, index_collection, open_index
+from remargin.retrieval.texts import collection_texts
+from remargin.retrieval.vectors import Vectors, encode_collection
+
+QUERIES = {"q1": "text number 3", "q2": "words"}
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model: Any) -> BiEncoder:
+    return BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A collection of twenty documents and two queries, with a document that has no text."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    documents = [{"_id": f"d{i}", "text": f"text number {i} " + "words " * i} for i in range(20)]
+    for name, records in {"corpus": [*documents, {"_id": "d99", "text": ""}], "queries": []}.items():
+        records = records or [{"_id": id, "text": text} for id, text in QUERIES.items()]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
+def test_bad_texts_are_errors_or_counted(data: Path) -> None:
+    with pytest.raises(InputError, match="'d99': document has no text"):
+        list(collection_texts(data))
+    rejects = Rejects(skip=True)
+    assert [text.id for text in collection_texts(data, rejects=rejects)] == [f"d{i}" for i in range(20)]
+    assert rejects.count == 1
+    assert {text.id: text.text for text in collection_texts(data, "queries")} == QUERIES
+
+
+def test_vectors_of_a_collection(model: BiEncoder, data: Path, tmp_path: Path) -> None:
+    vectors = encode_collection(model, data, tmp_path / "q", "queries", precision="float16")
+    assert (vectors.made.kind, vectors.made.precision, vectors.made.data) == ("queries", "float16", str(data))
+    np.testing.assert_allclose(vectors.matrix, model.encode_queries(list(QUERIES.values())), atol=1e-3)
+    rejects = Rejects(skip=True)
+    vectors = encode_collection(model, data, tmp_path / "d", chunk=8, rejects=rejects)
+    assert (len(vectors.ids), vectors.made.chunk, vectors.made.overlap, rejects.count) == (20, 8, 2, 1)
+    assert len(vectors.matrix) > 20
+
+
+@pytest.mark.parametrize("coding", [None, "int8"])
+def test_an_index_of_a_collection_is_that_of_its_vectors(
+    coding: Any, model: BiEncoder, data: Path, tmp_path: Path
+) -> None:
+    settings = BackendSettings(coding=coding)
+    built = index_collection(model, data, tmp_path / "one", settings, chunk=8, rejects=Rejects(skip=True))
+    vectors = encode_collection(model, data, tmp_path / "v", chunk=8, rejects=Rejects(skip=True))
+    same = build_index(vectors, tmp_path / "two", settings)
+    assert (built.documents, built.rows, built.made) == (same.documents, same.rows, same.made)
+    assert built.documents == 20
+    assert built.vector_bytes == vectors.matrix.nbytes
+    whole = sum(path.stat().st_size for path in (tmp_path / "one").rglob("*") if path.is_file())
+    assert built.vector_bytes + built.other_bytes == whole
+    one, two = (open_index(tmp_path / name, model).search(QUERIES, 5).rankings for name in ("one", "two"))
+    assert one == two
+    assert not (tmp_path / "one.vectors").exists()
+
+
+def test_vectors_of_an_index_that_could_not_be_built_are_kept(
+    model: BiEncoder, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise OSError("no space left")
+
+    place = tmp_path / "index.vectors"
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "build_index", fail)
+        with pytest.raises(OSError, match="no space left"):
+            index_collection(model, data, tmp_path / "index", rejects=Rejects(skip=True))
+    assert f"the vectors are in {place}: to go on with them, give --vectors" in caplog.text
+    with pytest.raises(InputError, match="is there already, perhaps from a build that was stopped"):
+        index_collection(model, data, tmp_path / "index", rejects=Rejects(skip=True))
+    assert build_index(Vectors.load(place), tmp_path / "index").documents == 20
+
+
+def test_bm25_of_a_collection(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'d99': document has no text"):
+        bm25.index_collection(data, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+    made = bm25.index_collection(data, tmp_path / "index", k1=1.2, b=0.75, rejects=Rejects(skip=True))
+    index = bm25.BM25.load(tmp_path / "index")
+    assert (len(index), index.data) == (len(made), str(data)) == (20, str(data))
+    assert index.search(QUERIES).rankings == made.search(QUERIES).rankings
+    with pytest.raises(InputError, match="already exists"):
+        bm25.index_collection(data, tmp_path / "index", rejects=Rejects(skip=True))
