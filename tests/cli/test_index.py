@@ -82,6 +82,31 @@ def test_bm25_and_fusion(remargin: Callable[..., Any], data: Path, tiny_model: A
     assert "RR" in found.stdout
 
 
+def test_a_weight_is_chosen_without_documents_that_are_the_query_itself(
+    remargin: Callable[..., Any], data: Path, tmp_path: Path
+) -> None:
+    """The first run finds the relevant documents, and before them the queries themselves, as other programs do."""
+    with open(data / "corpus.jsonl", "a") as file:
+        file.write('{"_id": "q1", "text": "cats"}\n{"_id": "q2", "text": "dogs number 2"}\n')
+    right, wrong = ({"q1": "d1", "q2": "d2"}, {"q1": "d3", "q2": "d4"})
+    for name, rankings in {
+        "itself": {query: {query: 9, right[query]: 8, "d9": 1} for query in right},
+        "clean": {query: {right[query]: 8, "d9": 1} for query in right},
+        "wrong": {query: {wrong[query]: 5, right[query]: 4} for query in right},
+    }.items():
+        Run.of(rankings).save(tmp_path / name)
+    told = {}
+    for name in ("itself", "clean"):
+        runs = (tmp_path / name, tmp_path / "wrong")
+        tuned = ("--tune", *runs, "--data", data, "--measure", "RR")
+        found = remargin("fuse", "--runs", *runs, *tuned, "--out", tmp_path / f"{name}.fused")
+        assert found.returncode == 0, found.stderr
+        told[name] = found.stdout.splitlines()
+    assert told["itself"][0] == f"{tmp_path / 'itself'}: documents that are the query itself, left out: 2"
+    assert told["itself"][1] == told["clean"][0]
+    assert told["clean"][0].endswith(f"of {tmp_path / 'wrong'}: RR 1.0000 on dev")
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -25,9 +25,7 @@ from remargin.cli.options import (
 from remargin.errors import InputError
 
 if TYPE_CHECKING:
-    from remargin.data.collection import Collection
     from remargin.evaluation.comparison import Comparison
-    from remargin.evaluation.runs import Run
 
 FORMATS = ("terminal", "csv", "latex", "markdown")
 ENDINGS = {".csv": "csv", ".tex": "latex", ".md": "markdown", ".txt": "terminal"}
@@ -59,6 +57,7 @@ def compare(
     from remargin.evaluation.comparison import compare as run_compare
     from remargin.evaluation.runs import Run
     from remargin.files import new_file, refuse_existing
+    from remargin.retrieval.search import without_self_matches
 
     format = _format(format, out)
     if out is not None:
@@ -70,7 +69,10 @@ def compare(
     collection = load_collection(data, split, skip_bad)
     for name, run in loaded.items():
         require_judged(run, names[name], collection)
-    loaded = {name: _without_queries(run, collection, name) for name, run in loaded.items()}
+    for name, run in loaded.items():
+        loaded[name], itself = without_self_matches(run, collection)
+        if itself:  # on standard error, for the table itself may go into a pipe
+            print(f"{name}: documents that are the query itself, left out: {itself:,}", file=sys.stderr)
     compared = run_compare(loaded, collection.qrels, measure_names(measures, ["nDCG@10"]), **asdict(settings))
     text = _render(compared, format, to_screen=out is None and sys.stdout.isatty())
     if out is None:
@@ -125,14 +127,6 @@ def _reference(given: str, names: dict[str, Path]) -> str:
         return found[0]
     problem = "fits more than one run" if found else "is none of the runs"
     raise InputError(f"reference {given!r} {problem}", do=f"choose {BEST} or one of {', '.join(names)}")
-
-
-def _without_queries(run: Run, collection: Collection, name: str) -> Run:
-    """The run without documents that are the query itself, as `evaluate` measures it."""
-    itself = [(id, id) for id in collection.self_matches if id in run.rankings.get(id, {})]
-    if itself:  # on standard error, for the table itself may go into a pipe
-        print(f"{name}: documents that are the query itself, left out: {len(itself):,}", file=sys.stderr)
-    return run.without(itself)
 
 
 def _render(compared: Comparison, format: str, to_screen: bool) -> str:

@@ -34,6 +34,7 @@ def fuse(
     from remargin.evaluation.runs import Run
     from remargin.files import refuse_existing
     from remargin.retrieval.fusion import reciprocal_rank, tune_weight, weighted
+    from remargin.retrieval.search import without_self_matches
 
     refuse_existing(out, overwrite)
     idle: dict[str, tuple[str, ...]] = {
@@ -53,10 +54,13 @@ def fuse(
         if len(names) > 1:
             raise InputError("a weight is chosen by one measure", do="give one")
         measure = names[0]
-        first, second = (Run.load(path) for path in tune)
-        weight, means = tune_weight(
-            first, second, load_collection(str(data), split, skip_bad).qrels, measure, depth=depth
-        )
+        loaded = [Run.load(path) for path in tune]
+        collection = load_collection(str(data), split, skip_bad)
+        (first, first_itself), (second, second_itself) = (without_self_matches(run, collection) for run in loaded)
+        for path, itself in zip(tune, (first_itself, second_itself), strict=True):
+            if itself:
+                print(f"{path}: documents that are the query itself, left out: {itself:,}")
+        weight, means = tune_weight(first, second, collection.qrels, measure, depth=depth)
         print(f"weight {weight} of {runs[1]}: {measure} {means[weight]:.4f} on {split}")
     fused = reciprocal_rank(found, k, depth) if weight is None else weighted(found[0], found[1], weight, depth)
     fused.save(out, tag="fused", overwrite=overwrite)

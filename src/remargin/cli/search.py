@@ -97,16 +97,17 @@ def evaluate(
     from remargin.evaluation.measures import DEFAULT_MEASURES, judged_cutoff
     from remargin.evaluation.measures import evaluate as run_evaluate
     from remargin.evaluation.runs import Run
+    from remargin.retrieval.search import without_self_matches
 
     names = measure_names(measures, DEFAULT_MEASURES)
     ranked, collection = Run.load(run), load_collection(data, split, skip_bad)
     require_judged(ranked, run, collection)
-    itself = [(id, id) for id in collection.self_matches if id in ranked.rankings.get(id, {})]
-    found = run_evaluate(ranked.without(itself), collection.qrels, names)
+    ranked, itself = without_self_matches(ranked, collection)
+    found = run_evaluate(ranked, collection.qrels, names)
     for measure, mean in found.means.items():
         print(f"{measure}\t{mean:.4f}\tJudged@{judged_cutoff(measure)}\t{found.judged[measure]:.4f}")
     if itself:
-        print(f"documents that are the query itself, left out: {len(itself):,}")
+        print(f"documents that are the query itself, left out: {itself:,}")
     if found.missing:
         print(f"judged queries that the run lacks, counted as 0: {len(found.missing):,}")
     if per_query is not None:
