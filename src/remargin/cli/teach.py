@@ -82,9 +82,10 @@ def teach(
 
         teacher = CrossEncoder.from_pretrained(str(model or train_from), length, seed)
         collection = load_collection(str(data), split, skip_bad)
-    if save_model is not None and collection is not None and not isinstance(teacher, Path):
-        changed = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
-        _train(teacher, collection, triplets, save_model, changed, validation_run, skip_bad, overwrite)
+        if train_from is not None:
+            assert save_model is not None  # or it was refused above
+            changed = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+            _train(teacher, collection, triplets, save_model, changed, validation_run, skip_bad, overwrite)
     taught = run(triplets, out, teacher, collection, skip_bad, overwrite)
     if taught.rejected:
         print(f"skipped bad input: {taught.rejected:,}, the first is {taught.first_reject}", file=sys.stderr)
@@ -105,21 +106,14 @@ def _train(
     skip_bad: bool,
     overwrite: bool,
 ) -> None:
-    """Train the teacher, with dev to validate on if there is one, and say what it is worth."""
-    from remargin.data.collection import Collection, has_queries, open_source
-    from remargin.data.tables import Rejects
+    """Train the teacher, and say what it is worth."""
     from remargin.evaluation.runs import Run
-    from remargin.training.teacher import TeacherSettings, train_cross_encoder
+    from remargin.training.collection_teacher import train_teacher
+    from remargin.training.teacher import TeacherSettings
 
     settings = TeacherSettings(**{name: value for name, value in changed.items() if value is not None})
-    dev = None
-    if has_queries(open_source(collection.name, Rejects(skip=skip_bad)), "dev"):
-        dev = Collection.load(collection.name, "dev", skip_bad)
-        dev.documents = collection.documents  # once in memory is enough
-    else:
-        print("no dev split: training without validation")
     run = None if validation_run is None else Run.load(validation_run)
-    trained = train_cross_encoder(teacher, collection, triplets, folder, settings, dev, run, skip_bad, overwrite)
+    trained = train_teacher(teacher, collection, triplets, folder, settings, run, skip_bad, overwrite)
     if trained.best is not None and trained.first_stage is not None:
         ranked = f"{trained.first_stage:.4f} before re-ranking, {trained.best:.4f} after"
         print(f"{trained.measure} on dev: {ranked} (step {trained.best_step:,})")
