@@ -66,6 +66,28 @@ def test_an_index_that_follows_its_collection(
     assert found.stderr == f"error: {index}: id 'd3': document is not in the index; leave it out\n"
 
 
+@pytest.mark.parametrize("kind", ["exact", "bm25"])
+def test_what_was_skipped_is_counted_in_the_same_words_everywhere(
+    kind: str, remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    with open(data / "corpus.jsonl", "a") as file:
+        file.write('{"_id": "d99", "text": ""}\n')
+    model = ("--model", tiny_model("bert")) if kind == "exact" else ()
+    index = ("index", "--data", data, "--index", kind, *model, "--out", tmp_path / "index")
+    refused = remargin(*index)
+    assert refused.returncode == 2
+    assert "'d99': document has no text" in refused.stderr
+    told = [remargin(*index, "--skip-bad")]
+    if kind == "exact":
+        told.append(remargin("encode", "--data", data, *model, "--out", tmp_path / "vectors", "--skip-bad"))
+        told.append(remargin("update", "--data", data, "--index", tmp_path / "index", "--skip-bad", "--keep-others"))
+    search = ("search", "--data", data, "--index", tmp_path / "index", "--out", tmp_path / "run")
+    told.append(remargin(*search, "--skip-bad"))
+    assert {answer.returncode for answer in told} == {0}
+    [line] = {answer.stderr for answer in told}
+    assert line.startswith(f"skipped bad input: 1, the first is {data / 'corpus.jsonl'}:31: id 'd99': document has no")
+
+
 def test_bm25_and_fusion(remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path) -> None:
     found = remargin("index", "--data", data, "--index", "bm25", "--k1", 1.2, "--b", 0.75, "--out", tmp_path / "bm25")
     assert found.returncode == 0, found.stderr

@@ -101,10 +101,14 @@ def load_collection(data: str, split: str, skip_bad: bool) -> Collection:
     from remargin.data.collection import Collection
 
     collection = Collection.load(data, split, skip_bad)
-    if collection.rejects.count:
-        first = collection.rejects.first
-        print(f"skipped bad input: {collection.rejects.count:,}, the first is {first}", file=sys.stderr)
+    say_skipped(collection.rejects.count, collection.rejects.first)
     return collection
+
+
+def say_skipped(count: int, first: object) -> None:
+    """Count on standard error what was skipped, and show the first of it, if there is any."""
+    if count:
+        print(f"skipped bad input: {count:,}, the first is {first}", file=sys.stderr)
 
 
 @contextmanager
@@ -116,8 +120,7 @@ def counting_rejects(skip_bad: bool) -> Iterator[Rejects]:
     try:
         yield rejects
     finally:
-        if rejects.count:
-            print(f"skipped bad input: {rejects.describe()}", file=sys.stderr)
+        say_skipped(rejects.count, rejects.first)
 
 
 def load_encoder(model: str, compute: str = "auto", **lengths: int | None) -> BiEncoder:

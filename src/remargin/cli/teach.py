@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Data, Overwrite, SkipBad, Split, load_collection, refuse_idle
+from remargin.cli.options import Config, Data, Overwrite, SkipBad, Split, load_collection, refuse_idle, say_skipped
 from remargin.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,8 +86,7 @@ def teach(
             changed = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
             _train(teacher, collection, triplets, save_model, changed, validation_run, skip_bad, overwrite)
     taught = run(triplets, out, teacher, collection, skip_bad, overwrite)
-    if taught.rejected:
-        print(f"skipped bad input: {taught.rejected:,}, the first is {taught.first_reject}", file=sys.stderr)
+    say_skipped(taught.rejected, taught.first_reject)
     if taught.truncated:
         print(f"pairs whose document was cut: {taught.truncated:,}")
     speed = f"{taught.seconds:,.1f} s, {taught.pairs_per_second:,.0f} a second"
