@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,23 @@ def test_a_stopped_run_goes_on_where_it_was(
     assert len(again) == 3  # of five
     assert (tmp_path / "t.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["t.tsv", "whole.tsv"]
+
+
+def test_a_damaged_part_is_mined_again(collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 7)
+    mine(collection, tmp_path / "whole.tsv")
+    with monkeypatch.context() as stopped:
+        stopped.setattr(mining, "_join", lambda *given: pytest.fail("stopped"))
+        with pytest.raises(pytest.fail.Exception):
+            mine(collection, tmp_path / "t.tsv")
+    [parts] = tmp_path.glob(".t.tsv.*")
+    part = parts / "2.json"
+    changed = re.sub(r'"d\d+"', '"d999"', part.read_text(), count=1)
+    assert changed != part.read_text()
+    part.write_text(changed)
+    mine(collection, tmp_path / "t.tsv")
+    assert (tmp_path / "t.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+    assert not parts.exists()
 
 
 @pytest.mark.parametrize("other", ["model", "length", "positives", "texts"])

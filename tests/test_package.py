@@ -71,6 +71,7 @@ def test_imports_point_one_way() -> None:
         "numerics.py": ("remargin.",),
         "errors.py": ("remargin.",),
         "files.py": ("remargin.data", "remargin.encoder", "remargin.cli", "remargin.losses"),
+        "parts.py": ("remargin.data", "remargin.encoder", "remargin.cli", "remargin.losses"),
         "data": ("remargin.encoder", "remargin.cli", "remargin.losses", "remargin.model_folder", *above_encoder),
         "encoder.py": ("remargin.cli", *above_encoder),
         "cross_encoder.py": ("remargin.cli", *above_encoder),

@@ -259,14 +259,20 @@ def test_what_was_taught_before_counts_only_for_the_same_inputs(
 
 
 def test_two_processes_do_not_mix(teacher: CrossEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    triplets = mined(tmp_path / "t.tsv")
-    with monkeypatch.context() as stopped:
-        stop_after(0, stopped)
-        with pytest.raises(KeyboardInterrupt):
-            teach(triplets, tmp_path / "s.tsv", teacher, made_up())
-    [parts] = tmp_path.glob(".s.tsv.*")
+    triplets, collection, parts = cut_off(teacher, tmp_path, monkeypatch)
     with locked(parts), pytest.raises(InputError, match="another process is writing it"):
+        teach(triplets, tmp_path / "s.tsv", teacher, collection)
+    assert len(list(parts.iterdir())) == 2
+
+
+def test_stopped_before_the_first_part_nothing_is_left(
+    teacher: CrossEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triplets = mined(tmp_path / "t.tsv")
+    stop_after(0, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
         teach(triplets, tmp_path / "s.tsv", teacher, made_up())
+    assert list(tmp_path.iterdir()) == [triplets]
 
 
 def scores_of(triplets: Path, path: Path) -> dict[tuple[str, str], float]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -17,14 +15,16 @@ from remargin.data.collection import Collection, texts_fingerprint
 from remargin.data.id_triplets import require_tsv
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
-from remargin.files import locked, new_file, refuse_existing
+from remargin.files import new_file, refuse_existing
+from remargin.parts import Parts, resumable
 from remargin.progress import track
 
 if TYPE_CHECKING:
     from remargin.encoder import BiEncoder
 
 Negatives = Literal["bm25", "random", "model"]
-QUERIES_AT_ONCE = 2000
+QUERIES_AT_ONCE = 2000  # in each part of the work, which is not done again once it is done
+FORMAT = "remargin-mining-1"
 
 
 @dataclass(frozen=True)
@@ -94,32 +94,19 @@ def mine(
     queries = [query for query, documents in positives.items() if documents]
     if not queries:
         raise InputError(f"split {collection.split!r} has no relevant documents", do="choose another split")
-    parts = out.parent / f".{out.name}.{_fingerprint(collection, settings, positives, model)}"
-    parts.mkdir(parents=True, exist_ok=True)
     chunks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
-    with locked(parts), _no_empty_folder(parts):
+    with resumable(out, _fingerprint(collection, settings, positives, model), FORMAT) as parts:
         candidates = _Candidates(collection, settings, model)
         for number, chunk in enumerate(track(chunks, "mining", total=len(chunks))):
-            part = parts / f"{number}.json"
-            if not part.exists():
+            if parts.find(number) is None:
                 rng = np.random.default_rng([settings.seed, number])
                 rows, filled = candidates.triplets(chunk, positives, rng)
-                with new_file(part) as file:
-                    file.write(json.dumps({"rows": rows, "filled": filled}).encode())
+                parts.write(number, {"rows": rows, "filled": filled})
         return _join(out, parts, len(chunks), len(queries), settings, overwrite)
 
 
-@contextmanager
-def _no_empty_folder(parts: Path) -> Iterator[None]:
-    """What fails at once leaves nothing behind."""
-    try:
-        yield
-    finally:
-        if parts.exists() and not any(parts.iterdir()):
-            parts.rmdir()
-
-
-def _join(out: Path, parts: Path, count: int, queries: int, settings: MiningSettings, overwrite: bool) -> Mined:
+def _join(out: Path, parts: Parts, count: int, queries: int, settings: MiningSettings, overwrite: bool) -> Mined:
+    """Write the triplets of all parts to one table."""
     names = (
         [f"negative_id_{i + 1}" for i in range(settings.per_triplet)] if settings.per_triplet > 1 else ["negative_id"]
     )
@@ -127,11 +114,10 @@ def _join(out: Path, parts: Path, count: int, queries: int, settings: MiningSett
     with new_file(out, overwrite) as file:
         file.write("\t".join(["query_id", "positive_id", *names]).encode() + b"\n")
         for number in range(count):
-            part = json.loads((parts / f"{number}.json").read_text())
+            part = parts.read(number)
             file.write("".join("\t".join(row) + "\n" for row in part["rows"]).encode())
             mined.triplets += len(part["rows"])
             mined.filled_at_random += part["filled"]
-    shutil.rmtree(parts)
     return mined
 
 

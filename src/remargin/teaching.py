@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import shutil
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from remargin.cross_encoder import CrossEncoder, Pair
 from remargin.data.collection import Collection, texts_fingerprint
@@ -23,7 +23,8 @@ from remargin.data.scores import PairScore, read_scores
 from remargin.data.tables import SKIP, Rejects, batches, open_binary
 from remargin.data.tokens import LONGER
 from remargin.errors import InputError
-from remargin.files import locked, new_file, read_header, refuse_existing, sha256, write_header
+from remargin.files import new_file, refuse_existing, sha256
+from remargin.parts import Parts, resumable
 from remargin.progress import track
 
 FORMAT = "remargin-teaching-1"
@@ -101,44 +102,33 @@ def teach(
     path, out = Path(triplets), Path(out)
     _claim(out, overwrite)
     rejects = Rejects(skip=skip_bad)
-    work: _Work
-    if isinstance(teacher, CrossEncoder):
-        if collection is None:
-            raise InputError("a cross-encoder reads texts", do="name the collection that has them (--data)")
-        if teacher.untrained:
-            do = "name a cross-encoder, or train one (--train-from)"
-            raise InputError(f"{teacher.name} has no trained head for scores", do=do)
-        table = readable_triplets(path, teacher, collection, rejects)
-        work = _score(table, teacher, collection, out)
-    else:
-        table = IdTriplets.read(path, rejects)
-        work = _join(table, Path(teacher), rejects)
-    table, scores = _with_scores(table, work, teacher, rejects)
-    with new_file(out, overwrite) as file:
-        digest = hashlib.sha256()
-        for lines in table.lines_with(scores):
-            file.write(lines)
-            digest.update(lines)
-        pairs = len(np.unique(table.keys()))
-        seconds = time.perf_counter() - started + work.seconds_before
-        taught = Taught(
-            triplets=len(table.rows),
-            negatives=table.rows.shape[1] - 2,
-            pairs=pairs,
-            truncated=work.truncated,
-            rejected=rejects.count,
-            first_reject=str(rejects.first) if rejects.count else None,
-            seconds=round(seconds, 3),
-            pairs_per_second=round(pairs / seconds, 1),
-            teacher=teacher.name if isinstance(teacher, CrossEncoder) else str(teacher),
-            teacher_seconds=_own_seconds(teacher),
-            made_from=_made_from(path, teacher, collection),
-            sha256=digest.hexdigest(),
-        )
-        with new_file(report_of(out), overwrite=True) as report:
-            report.write(json.dumps({"format": FORMAT, **asdict(taught)}, indent=1).encode() + b"\n")
-    if work.parts is not None:
-        shutil.rmtree(work.parts)
+    scorer = _scorer(teacher, collection)
+    table = scorer.read(path, rejects)
+    with scorer.scored(table, out, rejects) as pairs:
+        table, scores = _with_scores(table, pairs, scorer.name, rejects)
+        with new_file(out, overwrite) as file:
+            digest = hashlib.sha256()
+            for lines in table.lines_with(scores):
+                file.write(lines)
+                digest.update(lines)
+            count = len(np.unique(table.keys()))
+            seconds = time.perf_counter() - started + pairs.seconds_before
+            taught = Taught(
+                triplets=len(table.rows),
+                negatives=table.rows.shape[1] - 2,
+                pairs=count,
+                truncated=pairs.truncated,
+                rejected=rejects.count,
+                first_reject=str(rejects.first) if rejects.count else None,
+                seconds=round(seconds, 3),
+                pairs_per_second=round(count / seconds, 1),
+                teacher=scorer.name,
+                teacher_seconds=scorer.training_seconds,
+                made_from=_made_from(path, scorer, collection),
+                sha256=digest.hexdigest(),
+            )
+            with new_file(report_of(out), overwrite=True) as report:
+                report.write(json.dumps({"format": FORMAT, **asdict(taught)}, indent=1).encode() + b"\n")
     return taught
 
 
@@ -147,11 +137,13 @@ def taught_before(
 ) -> Taught | None:
     """What `teach` made of the same triplets, teacher and texts before; None unless it is there as it was written."""
     taught = cost_of(Path(out))
+    if taught is None:
+        return None
     try:
-        same = taught is not None and taught.made_from == _made_from(Path(triplets), teacher, collection)
+        made_from = _made_from(Path(triplets), _scorer(teacher, collection), collection)
     except (OSError, InputError):
         return None
-    return taught if same else None
+    return taught if taught.made_from == made_from else None
 
 
 def cost_of(out: Path) -> Taught | None:
@@ -202,33 +194,51 @@ def readable_triplets(path: Path, model: CrossEncoder, collection: Collection, r
     return table.keep(fits, rejects)
 
 
-def _made_from(triplets: Path, teacher: CrossEncoder | str | Path, collection: Collection | None) -> str:
-    known = [sha256(triplets), teacher.fingerprint() if isinstance(teacher, CrossEncoder) else sha256(teacher)]
+def _made_from(triplets: Path, scorer: _Scorer, collection: Collection | None) -> str:
+    known = [sha256(triplets), scorer.fingerprint()]
     if collection is not None:
         known += [texts_fingerprint(texts) for texts in (collection.queries, collection.documents)]
     return hashlib.blake2b(" ".join(known).encode(), digest_size=16).hexdigest()
 
 
-def _own_seconds(teacher: CrossEncoder | str | Path) -> float | None:
-    return teacher.trained.get("seconds") if isinstance(teacher, CrossEncoder) and teacher.trained else None
-
-
 @dataclass
-class _Work:
-    """Distinct pairs by key, ascending, their scores (NaN where there is none), and what they cost."""
+class _ScoredPairs:
+    """The distinct pairs of triplets, with their scores.
+
+    Attributes:
+        keys: what pairs they are, as `IdTriplets.keys` has them, ascending.
+        scores: of each; NaN where there is none.
+        truncated: pairs whose document was not read to its end.
+        seconds_before: what earlier runs, which were stopped, spent on them.
+    """
 
     keys: NDArray[np.uint64]
     scores: NDArray[np.float32]
     truncated: int = 0
     seconds_before: float = 0.0
-    parts: Path | None = None
+
+    @classmethod
+    def of(cls, table: IdTriplets) -> _ScoredPairs:
+        """Those of some triplets, none of them scored yet."""
+        keys = np.unique(table.keys())
+        return cls(keys, np.full(len(keys), np.nan, np.float32))
+
+    def blocks(self) -> list[slice]:
+        """Where the parts of the work begin and end."""
+        starts = range(0, len(self.keys), PAIRS_AT_ONCE)
+        return [slice(start, min(start + PAIRS_AT_ONCE, len(self.keys))) for start in starts]
+
+    def take(self, block: slice, scores: ArrayLike, truncated: int) -> None:
+        """Take in the scores of a block."""
+        self.scores[block] = scores
+        self.truncated += truncated
 
 
 def _with_scores(
-    table: IdTriplets, work: _Work, teacher: CrossEncoder | str | Path, rejects: Rejects
+    table: IdTriplets, pairs: _ScoredPairs, teacher: str, rejects: Rejects
 ) -> tuple[IdTriplets, NDArray[np.float32]]:
     """The triplets of which all pairs have scores, and those. The others go to `rejects`."""
-    scores = work.scores[np.searchsorted(work.keys, table.keys())]
+    scores = pairs.scores[np.searchsorted(pairs.keys, table.keys())]
     lacking: NDArray[np.bool_] = np.isnan(scores)
     queries, documents = list(table.queries), list(table.documents)
     whole = lacking.sum(1) == 0
@@ -240,21 +250,65 @@ def _with_scores(
     return table.keep(whole, rejects), scores[whole]
 
 
-def _join(table: IdTriplets, path: Path, rejects: Rejects) -> _Work:
-    """Scores from a file, of which only those are kept that the triplets need."""
-    keys = np.unique(table.keys())
-    scores = np.full(len(keys), np.nan, np.float32)
-    for batch in batches(track(read_scores(path, rejects), "scores")):
-        wanted = np.array([_key(pair, table) for pair in batch], np.uint64)
-        places = np.searchsorted(keys, wanted) % len(keys)
-        for number in np.flatnonzero(keys[places] == wanted).tolist():
-            pair, place = batch[number], places[number]
-            if np.isnan(scores[place]):
-                scores[place] = pair.score
-                continue
-            problem = f"its document {pair.document!r} has a score already"
-            rejects.add(InputError(problem, file=path, line=pair.line, id=pair.query, do=SKIP))
-    return _Work(keys, scores)
+class _Scorer(Protocol):
+    """Where scores come from."""
+
+    name: str
+    training_seconds: float | None  # what it took to train it, if we did
+
+    def fingerprint(self) -> str:
+        """A hash that differs where scores may differ."""
+
+    def read(self, path: Path, rejects: Rejects) -> IdTriplets:
+        """The triplets of a table that it may be able to score; the others go to `rejects`."""
+
+    def scored(self, table: IdTriplets, out: Path, rejects: Rejects) -> AbstractContextManager[_ScoredPairs]:
+        """The distinct pairs of triplets with their scores. What was kept for a restart goes at the block's end."""
+
+
+def _scorer(teacher: CrossEncoder | str | Path, collection: Collection | None) -> _Scorer:
+    """What scores for a teacher. A model needs texts, and a head that was trained."""
+    if not isinstance(teacher, CrossEncoder):
+        return _FromFile(teacher)
+    if collection is None:
+        raise InputError("a cross-encoder reads texts", do="name the collection that has them (--data)")
+    if teacher.untrained:
+        do = "name a cross-encoder, or train one (--train-from)"
+        raise InputError(f"{teacher.name} has no trained head for scores", do=do)
+    return _ByModel(teacher, collection)
+
+
+class _FromFile:
+    """Scores that somebody else made."""
+
+    training_seconds: float | None = None
+
+    def __init__(self, path: str | Path) -> None:
+        self.name = str(path)
+        self._path = Path(path)
+
+    def fingerprint(self) -> str:
+        return sha256(self._path)
+
+    def read(self, path: Path, rejects: Rejects) -> IdTriplets:
+        return IdTriplets.read(path, rejects)
+
+    @contextmanager
+    def scored(self, table: IdTriplets, out: Path, rejects: Rejects) -> Iterator[_ScoredPairs]:
+        """Of the scores in the file, only those are kept that the triplets need."""
+        pairs = _ScoredPairs.of(table)
+        keys, scores = pairs.keys, pairs.scores
+        for batch in batches(track(read_scores(self._path, rejects), "scores")):
+            wanted = np.array([_key(pair, table) for pair in batch], np.uint64)
+            places = np.searchsorted(keys, wanted) % len(keys)
+            for number in np.flatnonzero(keys[places] == wanted).tolist():
+                pair, place = batch[number], places[number]
+                if np.isnan(scores[place]):
+                    scores[place] = pair.score
+                    continue
+                problem = f"its document {pair.document!r} has a score already"
+                rejects.add(InputError(problem, file=self._path, line=pair.line, id=pair.query, do=SKIP))
+        yield pairs
 
 
 def _key(pair: PairScore, table: IdTriplets) -> int:
@@ -262,63 +316,59 @@ def _key(pair: PairScore, table: IdTriplets) -> int:
     return NOWHERE if query is None or document is None else query * len(table.documents) + document
 
 
-def _score(table: IdTriplets, teacher: CrossEncoder, collection: Collection, out: Path) -> _Work:
-    """Scores by a cross-encoder, in parts, each of which is kept on disk until all are there."""
-    keys = np.unique(table.keys())
-    parts = out.absolute().parent / f".{out.name}.{_fingerprint(table, teacher, collection, keys)}"
-    parts.mkdir(parents=True, exist_ok=True)
-    queries = [collection.queries[id] for id in table.queries]
-    documents = [collection.documents[id] for id in table.documents]
-    blocks = [keys[start : start + PAIRS_AT_ONCE] for start in range(0, len(keys), PAIRS_AT_ONCE)]
-    files = [parts / f"{number}.json" for number in range(len(blocks))]
-    work = _Work(keys, np.empty(len(keys), np.float32), parts=parts)
+class _ByModel:
+    """Scores by a cross-encoder, a part of the pairs at a time, each of which is kept on disk until all are there."""
 
-    def take(number: int, scores: Any, truncated: int) -> None:
-        work.scores[number * PAIRS_AT_ONCE :][: len(blocks[number])] = scores
-        work.truncated += truncated
+    def __init__(self, model: CrossEncoder, collection: Collection) -> None:
+        self.name = model.name
+        self.training_seconds = model.trained.get("seconds") if model.trained else None
+        self._model = model
+        self._collection = collection
 
-    def texts(block: NDArray[np.uint64]) -> list[Pair]:
-        rows = (side.tolist() for side in np.divmod(block, np.uint64(len(documents))))
-        return [(queries[query], documents[document]) for query, document in zip(*rows, strict=True)]
+    def fingerprint(self) -> str:
+        return self._model.fingerprint()
 
-    def scored(todo: list[int]) -> Iterator[None]:
+    def read(self, path: Path, rejects: Rejects) -> IdTriplets:
+        return readable_triplets(path, self._model, self._collection, rejects)
+
+    @contextmanager
+    def scored(self, table: IdTriplets, out: Path, rejects: Rejects) -> Iterator[_ScoredPairs]:
+        pairs = _ScoredPairs.of(table)
+        queries = [self._collection.queries[id] for id in table.queries]
+        documents = [self._collection.documents[id] for id in table.documents]
+        with resumable(out, self._work(pairs, queries, documents), FORMAT) as parts:
+            self._score(pairs, queries, documents, parts)
+            yield pairs
+
+    def _work(self, pairs: _ScoredPairs, queries: list[str], documents: list[str]) -> str:
+        """A hash of the teacher, the texts and the pairs: only a run with the same ones goes on with what was done."""
+        digest = hashlib.blake2b(f"{self.fingerprint()} {PAIRS_AT_ONCE}".encode(), digest_size=8)
+        for text in itertools.chain(queries, documents):
+            digest.update(text.encode() + b"\0")
+        digest.update(pairs.keys.tobytes())
+        return digest.hexdigest()
+
+    def _score(self, pairs: _ScoredPairs, queries: list[str], documents: list[str], parts: Parts) -> None:
+        """Take over the parts that are done already, and score the others."""
+        todo = {}
+        for number, place in enumerate(pairs.blocks()):
+            part = parts.find(number)
+            if part is None or len(part["scores"]) != place.stop - place.start:
+                todo[number] = place
+            else:
+                pairs.take(place, part["scores"], part["truncated"])
+                pairs.seconds_before += part["seconds"]
         before = time.perf_counter()
-        found = teacher.score_blocks(texts(blocks[number]) for number in todo)
-        for number, (scores, truncated) in zip(todo, found, strict=True):
+        found = self._model.score_blocks(_texts(pairs.keys[place], queries, documents) for place in todo.values())
+        shown = track(found, f"scoring pairs ({PAIRS_AT_ONCE:,} at a time)", total=len(todo))
+        for (number, place), (scores, truncated) in zip(todo.items(), shown, strict=True):
             now = time.perf_counter()
-            part = {"format": FORMAT, "scores": scores.tolist(), "truncated": truncated, "seconds": now - before}
-            write_header(files[number], part)
-            take(number, scores, truncated)
+            parts.write(number, {"scores": scores.tolist(), "truncated": truncated, "seconds": now - before})
+            pairs.take(place, scores, truncated)
             before = now
-            yield from itertools.repeat(None, len(scores))
-
-    with locked(parts):
-        todo = []
-        for number, file in enumerate(files):
-            if (part := _read_part(file, len(blocks[number]))) is None:
-                todo.append(number)
-                continue
-            take(number, part["scores"], part["truncated"])
-            work.seconds_before += part["seconds"]
-        for _ in track(scored(todo), "scoring pairs", total=sum(len(blocks[number]) for number in todo)):
-            pass
-    return work
 
 
-def _read_part(file: Path, pairs: int) -> dict[str, Any] | None:
-    """A part of the work that is done; None if it is not, or was damaged since."""
-    try:
-        part = read_header(file, FORMAT, "score it again")
-    except InputError:
-        return None
-    return part if len(part["scores"]) == pairs else None
-
-
-def _fingerprint(table: IdTriplets, teacher: CrossEncoder, collection: Collection, keys: NDArray[np.uint64]) -> str:
-    """Names the folder of parts, so that only a run with the same pairs, texts and teacher goes on with them."""
-    digest = hashlib.blake2b(f"{teacher.fingerprint()} {PAIRS_AT_ONCE}".encode(), digest_size=8)
-    for ids, texts in ((table.queries, collection.queries), (table.documents, collection.documents)):
-        for id in ids:
-            digest.update(texts[id].encode() + b"\0")
-    digest.update(keys.tobytes())
-    return digest.hexdigest()
+def _texts(keys: NDArray[np.uint64], queries: list[str], documents: list[str]) -> list[Pair]:
+    """The texts of pairs, which are given by their keys."""
+    rows = (side.tolist() for side in np.divmod(keys, np.uint64(len(documents))))
+    return [(queries[query], documents[document]) for query, document in zip(*rows, strict=True)]

@@ -36,7 +36,7 @@ def test_killed_after_the_scores_they_are_not_made_again(
     def never(*_: Any) -> None:
         raise AssertionError("scored again")
 
-    monkeypatch.setattr(teaching, "_score", never)
+    monkeypatch.setattr(teaching._ByModel, "_score", never)
     assert study.training.triplets(taught=True).stat().st_ino == before
     report = teacher.teacher_report(study.out)
     assert report["pairs"] > 0
