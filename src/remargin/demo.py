@@ -20,7 +20,7 @@ from remargin.evaluation.runs import Run
 from remargin.evaluation.significance import bootstrap, paired_bootstrap
 from remargin.files import new_file, sha256
 from remargin.report.page import write_page
-from remargin.report.runs import run_section
+from remargin.report.training_run import run_section
 from remargin.retrieval.search import search
 from remargin.training.run import RunRequest, start
 from remargin.training.settings import fast_precision, fit_settings

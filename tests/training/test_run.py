@@ -17,7 +17,7 @@ from remargin.data.prepare import TextSettings, prepare
 from remargin.files import locked
 from remargin.mining import mine
 from remargin.report.figures import LineFigure
-from remargin.report.runs import run_section
+from remargin.report.training_run import run_section
 from remargin.training.run import RunRequest, start
 
 from .conftest import settings, silent

@@ -26,8 +26,8 @@ def report(
 ) -> None:
     """Make one HTML page of experiments and training runs: tables, figures and settings, without any other file."""
     from remargin.files import refuse_existing
+    from remargin.report.collect import sections_in, studies_in
     from remargin.report.page import write_page
-    from remargin.report.runs import sections_in, studies_in
 
     refuse_existing(out, overwrite)
     for i, folder in enumerate(folders):

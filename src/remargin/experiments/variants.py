@@ -15,8 +15,7 @@ from remargin.experiments.results import MEASURE, RECALL, TEST, Result
 from remargin.experiments.rows import BESIDE, PAPER, Chosen, Row, choose, mean_and_spread, over_seeds
 from remargin.experiments.study import Study
 from remargin.report.comparison import DAGGER
-from remargin.report.figures import Figure, Scatter
-from remargin.report.runs import scatter_of
+from remargin.report.figures import Figure, Scatter, scatter_of
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 

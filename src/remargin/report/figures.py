@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from remargin.errors import InputError
 from remargin.evaluation.significance import ROUNDING
 from remargin.report.svg.circle import draw_circle
 from remargin.report.svg.lines import draw_lines
@@ -204,6 +205,47 @@ class Scatter:
         """A line for each query."""
         rows = [[point.label, point.x, point.y, point.text] for point in self.points]
         return csv_text(["label", "x", "y", "text"], rows)
+
+
+def scatter_of(
+    scores: Mapping[str, Mapping[str, float]],
+    queries: Mapping[str, str],
+    measure: str = "",
+    name: str = "queries",
+    title: str = "",
+    caption: str = "",
+) -> Scatter:
+    """The scores of two evaluations against each other: the first on the x axis, the second on the y axis.
+
+    Args:
+        scores: of two runs by their names, each by query: `evaluate(...).per_query["nDCG@10"]`.
+        queries: their texts, as far as there are any.
+        measure: that the scores are of.
+        name: of the figure.
+        title: of the figure; without, the names of the runs.
+        caption: what comes before the words that explain the marks.
+
+    Raises:
+        InputError: if there are not two, or if they were measured on different queries.
+
+    Example:
+        >>> scores = {"before": {"q1": 0.5}, "after": {"q1": 1.0}}
+        >>> scatter = scatter_of(scores, {"q1": "how do margins adapt"}, "RR")
+        >>> scatter.y_label, scatter.counts(), scatter.points[0].text
+        ('after, RR', {'above': 1, 'on': 0, 'below': 0}, 'how do margins adapt')
+    """
+    if len(scores) != 2:
+        raise InputError(f"a scatter plot of {len(scores)} runs", do="give two")
+    (a, of_a), (b, of_b) = scores.items()
+    different = of_a.keys() ^ of_b.keys()
+    if different:
+        problem = f"{a} and {b} were measured on different queries, such as {min(different)!r}"
+        raise InputError(problem, do="measure both on the same ones")
+    points = [Point(float(x), float(of_b[query]), query, queries.get(query, "")) for query, x in of_a.items()]
+    marks = f"Above the diagonal {b} is better, below it {a}. Larger marks are several queries with the same scores."
+    labels = [f"{run}, {measure}" if measure else run for run in (a, b)]
+    words = " ".join(part for part in (caption, marks) if part)
+    return Scatter(name, title or f"{a} and {b}, query by query", words, labels[0], labels[1], points)
 
 
 @dataclass(frozen=True)

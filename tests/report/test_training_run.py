@@ -1,4 +1,4 @@
-"""Sections made from training runs and from the scores of queries."""
+"""The section of a training run: what it says, shows and tells of damaged files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 from remargin.errors import InputError
-from remargin.experiments.reproduce import CLAIMS_FOLDER, EXPERIMENTS
 from remargin.report.figures import LineFigure
-from remargin.report.runs import SPEEDS, run_section, scatter_of, sections_in, studies_in
-from remargin.report.sections import PAPERS_ORDER, Section
-
-from .conftest import made_up
+from remargin.report.sections import Section
+from remargin.report.training_run import SPEEDS, run_section
 
 MakeRun = Callable[..., Path]
 REPORT = {"steps": 2, "seconds": 1234.5, "stopped_early": False, "validations": [[0, 0.5001], [2, 0.7502]]}
@@ -100,64 +97,9 @@ def test_damaged_runs_say_which_file(make_run: MakeRun, file: str, content: str,
     assert file in str(caught.value)
 
 
-def test_sections_are_found_at_any_depth_in_order(tmp_path: Path, make_run: MakeRun) -> None:
-    for name in ("b", "a/x/y", "c"):
-        made_up(name).save(tmp_path / name)
-    make_run("a/run", REPORT)
-    make_run("c/runs/hidden", REPORT)  # the section of c stands for it
-    made_up("nested").save(tmp_path / "c" / "runs" / "nested")
-    (tmp_path / ".scratch").mkdir()
-    made_up("scratch").save(tmp_path / ".scratch")
-    (tmp_path / "loop").symlink_to(tmp_path)
-    assert [section.name for section in sections_in(tmp_path)] == ["run", "a/x/y", "b", "c", "nested"]
-    assert [section.name for section in sections_in(tmp_path / "a" / "run")] == ["run"]
-    assert [section.name for section in sections_in(tmp_path / "c" / "runs" / "hidden")] == ["hidden"]
-
-
-def test_nothing_to_report(tmp_path: Path) -> None:
-    for folder, words in [
-        (tmp_path, "nothing to report: no section.json in it"),
-        (tmp_path / "nowhere", "no such folder"),
-        (tmp_path / "file", "is not a folder"),
-    ]:
-        (tmp_path / "file").write_text("")
-        with pytest.raises(InputError, match=words):
-            sections_in(folder)
-
-
-def test_scores_of_two_runs_query_by_query() -> None:
-    before, after = {"q1": 0.5, "q2": 1.0, "q3": 0.0}, {"q3": 0.0, "q1": 0.75, "q2": 0.5}
-    figure = scatter_of({"before": before, "after": after}, {"q1": "how do margins adapt"}, "RR", caption="On test.")
-    points = {point.label: (point.x, point.y, point.text) for point in figure.points}
-    assert points == {"q1": (0.5, 0.75, "how do margins adapt"), "q2": (1.0, 0.5, ""), "q3": (0.0, 0.0, "")}
-    assert figure.counts() == {"above": 1, "on": 1, "below": 1}
-    assert (figure.x_label, figure.y_label) == ("before, RR", "after, RR")
-    assert figure.title == "before and after, query by query"
-    assert figure.caption.startswith("On test. Above the diagonal after is better, below it before.")
-
-
-def test_scores_that_do_not_belong_together() -> None:
-    with pytest.raises(InputError, match="measured on different queries, such as 'q2'"):
-        scatter_of({"a": {"q1": 1.0}, "b": {"q1": 1.0, "q2": 0.5}}, {})
-    with pytest.raises(InputError, match="a scatter plot of 1 runs; give two"):
-        scatter_of({"a": {"q1": 1.0}}, {})
-
-
 def test_the_columns_are_those_that_fit_writes() -> None:
     from remargin.training.log import COLUMNS
 
     read = {"step", "loss", "explicit_mean", "spread", "validation", *SPEEDS}
     read |= {f"{what}_{edge}" for what in ("target", "margin") for edge in ("mean", "min", "max")}
     assert read <= set(COLUMNS)
-
-
-def test_studies_come_in_the_papers_order_and_by_name_where_there_are_several(tmp_path: Path) -> None:
-    assert (*EXPERIMENTS, CLAIMS_FOLDER) == PAPERS_ORDER
-    for study in ("faq", "wiki"):
-        for name in ("claims", "baselines", "variants"):
-            Section(name, name.title()).save(tmp_path / study / name)
-        (tmp_path / study / "study.json").touch()
-    assert [section.title for section in sections_in(tmp_path / "faq")] == ["Variants", "Baselines", "Claims"]
-    assert len(studies_in(tmp_path)) == 2
-    titles = [section.title for section in sections_in(tmp_path, named=True)]
-    assert titles == [f"{study}: {name}" for study in ("faq", "wiki") for name in ("Variants", "Baselines", "Claims")]

@@ -1,23 +1,22 @@
-"""Sections from what the toolkit writes anyway: training runs, and the scores of every query."""
+"""The section of a training run, made from the files that `remargin fit` writes."""
 
 from __future__ import annotations
 
 import csv
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from remargin.errors import InputError
-from remargin.report.figures import Figure, LineFigure, Panel, Point, Scatter, Series
-from remargin.report.sections import FILE, PAPERS_ORDER, Section
+from remargin.report.figures import Figure, LineFigure, Panel, Series
+from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 
-CONFIG, METRICS, REPORT, STUDY = "config.yaml", "metrics.csv", "report.json", "study.json"
+CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
 ABOUT = ("settings", "command", "versions")  # of the config, apart from what was trained on what
 SHOWN = 12  # a table has no more validations
 SPEEDS = {
@@ -29,33 +28,6 @@ SPEEDS = {
 }
 
 Metrics = dict[str, list[float | None]]
-
-
-def sections_in(folder: str | Path, named: bool = False) -> list[Section]:
-    """Every section in a folder, at any depth, and training runs that none of them covers.
-
-    They come in the order of their paths; those of a study in the paper's. `named` puts the name of a study's folder
-    before the titles of its sections, for a page that has several.
-
-    Raises:
-        InputError: if there is nothing.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> for name in ("b", "a/deep"):
-        ...     _ = Section(name, name.upper()).save(folder / name)
-        >>> [section.title for section in sections_in(folder)]
-        ['A/DEEP', 'B']
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise InputError("is not a folder" if folder.exists() else "no such folder", file=folder, do="check the path")
-    found = list(_sections(folder, with_runs=True, named=named))
-    if not found:
-        problem = f"nothing to report: no {FILE} in it at any depth, and no training run"
-        raise InputError(problem, file=folder, do="give a folder that `remargin reproduce` or `remargin fit` wrote")
-    return found
 
 
 def is_run(folder: Path) -> bool:
@@ -96,71 +68,6 @@ def run_section(folder: str | Path) -> Section:
     settings = {key: value for key, value in config.items() if key not in ABOUT} | config["settings"]
     settings |= {key: config[key] for key in ABOUT[1:] if key in config}
     return Section(name, f"Training run {name}", summary, tables, _figures(metrics, validations), settings, notes)
-
-
-def scatter_of(
-    scores: Mapping[str, Mapping[str, float]],
-    queries: Mapping[str, str],
-    measure: str = "",
-    name: str = "queries",
-    title: str = "",
-    caption: str = "",
-) -> Scatter:
-    """The scores of two evaluations against each other: the first on the x axis, the second on the y axis.
-
-    Args:
-        scores: of two runs by their names, each by query: `evaluate(...).per_query["nDCG@10"]`.
-        queries: their texts, as far as there are any.
-        measure: that the scores are of.
-        name: of the figure.
-        title: of the figure; without, the names of the runs.
-        caption: what comes before the words that explain the marks.
-
-    Raises:
-        InputError: if there are not two, or if they were measured on different queries.
-
-    Example:
-        >>> scores = {"before": {"q1": 0.5}, "after": {"q1": 1.0}}
-        >>> scatter = scatter_of(scores, {"q1": "how do margins adapt"}, "RR")
-        >>> scatter.y_label, scatter.counts(), scatter.points[0].text
-        ('after, RR', {'above': 1, 'on': 0, 'below': 0}, 'how do margins adapt')
-    """
-    if len(scores) != 2:
-        raise InputError(f"a scatter plot of {len(scores)} runs", do="give two")
-    (a, of_a), (b, of_b) = scores.items()
-    different = of_a.keys() ^ of_b.keys()
-    if different:
-        problem = f"{a} and {b} were measured on different queries, such as {min(different)!r}"
-        raise InputError(problem, do="measure both on the same ones")
-    points = [Point(float(x), float(of_b[query]), query, queries.get(query, "")) for query, x in of_a.items()]
-    marks = f"Above the diagonal {b} is better, below it {a}. Larger marks are several queries with the same scores."
-    labels = [f"{run}, {measure}" if measure else run for run in (a, b)]
-    words = " ".join(part for part in (caption, marks) if part)
-    return Scatter(name, title or f"{a} and {b}, query by query", words, labels[0], labels[1], points)
-
-
-def studies_in(folder: Path) -> list[Path]:
-    """The folders in a folder, at any depth, that `remargin reproduce` wrote."""
-    return [path.parent for path in folder.rglob(STUDY)]
-
-
-def _sections(folder: Path, with_runs: bool, named: bool) -> Iterator[Section]:
-    """A section stands for the runs under it, so that these are left out; sections under it are not."""
-    if (folder / FILE).is_file():
-        yield Section.load(folder)
-        with_runs = False
-    elif with_runs and is_run(folder):
-        yield run_section(folder)
-    is_study = (folder / STUDY).is_file()
-    for child in sorted(folder.iterdir(), key=_in_papers_order if is_study else None):
-        if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
-            for section in _sections(child, with_runs, named):
-                name = f"{folder.absolute().name}: " if is_study and named else ""
-                yield replace(section, title=f"{name}{section.title}")
-
-
-def _in_papers_order(folder: Path) -> tuple[int, str]:
-    return (PAPERS_ORDER.index(folder.name) if folder.name in PAPERS_ORDER else len(PAPERS_ORDER)), folder.name
 
 
 def _read_config(path: Path) -> dict[str, Any]:
