@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,10 +21,12 @@ from remargin.cli.options import (
     measure_names,
     require_judged,
 )
+from remargin.cli.screen import print_tables
 from remargin.errors import InputError
 
 if TYPE_CHECKING:
     from remargin.evaluation.comparison import Comparison
+    from remargin.report.tables import Table
 
 FORMATS = ("terminal", "csv", "latex", "markdown")
 ENDINGS = {".csv": "csv", ".tex": "latex", ".md": "markdown", ".txt": "terminal"}
@@ -74,13 +75,14 @@ def compare(
         if itself:  # on standard error, for the table itself may go into a pipe
             print(f"{name}: documents that are the query itself, left out: {itself:,}", file=sys.stderr)
     compared = run_compare(loaded, collection.qrels, measure_names(measures, ["nDCG@10"]), **asdict(settings))
-    text = _render(compared, format, to_screen=out is None and sys.stdout.isatty())
-    if out is None:
-        print(text, end="")
-        return
-    with new_file(out, overwrite) as file:
-        file.write(text.encode())
-    print(f"wrote {out}")
+    if out is None and format == "terminal":
+        print_tables(_tables(compared))
+    elif out is None:
+        print(_text(compared, format), end="")
+    else:
+        with new_file(out, overwrite) as file:
+            file.write(_text(compared, format).encode())
+        print(f"wrote {out}")
 
 
 def run_names(paths: Sequence[Path]) -> dict[str, Path]:
@@ -129,13 +131,18 @@ def _reference(given: str, names: dict[str, Path]) -> str:
     raise InputError(f"reference {given!r} {problem}", do=f"choose {BEST} or one of {', '.join(names)}")
 
 
-def _render(compared: Comparison, format: str, to_screen: bool) -> str:
-    from remargin.report.comparison import comparison_csv, comparison_table, details_table
+def _tables(compared: Comparison) -> list[Table]:
+    from remargin.report.comparison import comparison_table, details_table
+
+    return [comparison_table(compared), details_table(compared)]
+
+
+def _text(compared: Comparison, format: str) -> str:
+    """The comparison in one of the formats, as a file has it."""
+    from remargin.report.comparison import comparison_csv
+    from remargin.report.tables import Table
 
     if format == "csv":
         return comparison_csv(compared)
-    tables = [comparison_table(compared), details_table(compared)]
-    if format == "terminal":
-        width = shutil.get_terminal_size().columns if to_screen else None
-        return "\n".join(table.terminal(width, styled=to_screen) for table in tables)
-    return "\n".join(table.latex() if format == "latex" else table.markdown() for table in tables)
+    write = {"terminal": Table.terminal, "latex": Table.latex, "markdown": Table.markdown}[format]
+    return "\n".join(write(table) for table in _tables(compared))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from typing import Annotated
 
 import typer
 
 from remargin.cli.options import Config, load_encoder
+from remargin.cli.screen import print_tables, screen_width
 
 
 def inspect(
@@ -25,7 +24,6 @@ def inspect(
     from remargin.inspection import inspect as look
 
     found = look(load_encoder(model), data, query, batch, batch_size, seed)
-    to_screen, width = sys.stdout.isatty(), shutil.get_terminal_size().columns
-    longest = max(40, width - 56) if to_screen else LONGEST  # beside the other columns
-    table = instance_table(found, f"query {found.query.id}, batch {batch}", longest)
-    print(table.terminal(width if to_screen else None, styled=to_screen))
+    width = screen_width()
+    longest = LONGEST if width is None else max(40, width - 56)  # beside the other columns
+    print_tables([instance_table(found, f"query {found.query.id}, batch {batch}", longest)])
