@@ -32,7 +32,7 @@ Pair = tuple[str, str]
 OURS = "remargin_cross_encoder.json"  # in every folder that we wrote
 FORMAT = "remargin-cross-encoder-1"
 LENGTH = 256  # holds a query of 30 tokens and a document of 200, which is what the bi-encoder reads
-PAIRS_AT_ONCE = 16_384  # so many are tokenised while those before them are scored
+PAIRS_AT_ONCE = 16_384  # this many are tokenised while the ones before them are scored
 
 
 class Scored(NamedTuple):
@@ -146,7 +146,9 @@ class CrossEncoder:
     def score(
         self, pairs: Sequence[Pair], batch_size: int | None = None, progress: bool | None = None
     ) -> NDArray[np.float32]:
-        """The logit of each pair of query and document, (n,), in their order; `batch_size` pairs at once if given.
+        """The logit of each pair of query and document, (n,), in the order of the pairs.
+
+        `batch_size` is how many pairs are scored at once; without it, as many as is fastest.
 
         Raises:
             InputError: for a query that leaves no room for a document.
@@ -167,7 +169,7 @@ class CrossEncoder:
         return scores
 
     def score_blocks(self, blocks: Iterable[Sequence[Pair]], batch_size: int | None = None) -> Iterator[Scored]:
-        """Scores of one block of pairs after another; the next ones are tokenised meanwhile."""
+        """The scores of each block of pairs, in order. The next block is tokenised while one is scored."""
         model, gpu = self._computing(), self.device.type != "cpu"
         for pairs in ahead(self.tokenizer.pairs(block, self.length) for block in blocks):
             lengths = pairs.tokens.lengths
@@ -186,7 +188,7 @@ class CrossEncoder:
             yield Scored(scores, pairs.truncated)
 
     def logits(self, pairs: PairTokens, model: nn.Module | None = None) -> Tensor:
-        """Logits of pairs as they are in a batch, (n,) in float32: what is trained."""
+        """Logits of tokenised pairs, all in one batch, (n,) in float32, with gradients: training calls this."""
         lengths = pairs.tokens.lengths
         there = np.arange(lengths.max(initial=1)) < lengths[:, None]
         ids = _padded(pairs.tokens.ids, there, self._padding)
@@ -198,7 +200,7 @@ class CrossEncoder:
         return logits[:, 0].float()
 
     def _computing(self) -> nn.Module:
-        """A copy to score with, without dropout; made anew when a weight has changed or moved."""
+        """A copy of the model to score with, without dropout. It is made again after a weight has changed or moved."""
         dtype = encoding_dtype(self.precision, self.device)
         state = (dtype, weights_state(self.model))
         if self._copy is None or self._copy[0] != state:
@@ -213,7 +215,7 @@ class CrossEncoder:
         return self._copy[1]
 
     def take_over(self, other: CrossEncoder) -> None:
-        """Become another one of the same architecture and length."""
+        """Take the weights, name and training record of another cross-encoder of the same architecture and length."""
         self.model.load_state_dict(other.model.state_dict())
         self.name, self.trained, self.untrained = other.name, other.trained, other.untrained
 
@@ -258,14 +260,14 @@ def _some(pairs: PairTokens, rows: NDArray[np.int64]) -> PairTokens:
 
 
 def _padded(flat: NDArray[Any], there: NDArray[np.bool_], filler: int) -> NDArray[np.int64]:
-    """Texts end to end as rows of a rectangle."""
+    """Numbers of texts that lie end to end, as a row for each text, filled up to the same length."""
     rectangle = np.full(there.shape, filler, np.int64)
     rectangle[there] = flat
     return rectangle
 
 
 def _load(folder: Path, seed: int) -> tuple[nn.Module, bool]:
-    """The model with every weight of the encoder from the checkpoint, and whether its head is new."""
+    """The model, and whether its head is new. All weights of the encoder itself must be in the checkpoint."""
     from transformers import AutoModelForSequenceClassification
 
     model_folder.require_safetensors(folder)

@@ -32,7 +32,8 @@ class MiningSettings:
     """How negatives are chosen.
 
     For each query and each of its positives, `triplets` triplets with `per_triplet` negatives each are drawn from the
-    `depth` best documents of the ranking, never one that is known to be relevant. Too few of those: random ones.
+    `depth` best documents of the ranking, except those known to be relevant. Where these are too few, the rest is drawn
+    at random from the whole collection.
     """
 
     negatives: Negatives = "bm25"
@@ -53,7 +54,13 @@ class MiningSettings:
 
 @dataclass
 class Mined:
-    """What `mine` wrote."""
+    """What `mine` wrote.
+
+    Attributes:
+        triplets: how many.
+        queries: how many of the queries had a relevant document, and so got triplets.
+        filled_at_random: negatives that were drawn at random because the ranking had too few documents.
+    """
 
     triplets: int
     queries: int

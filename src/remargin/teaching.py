@@ -29,7 +29,7 @@ from remargin.progress import track
 
 FORMAT = "remargin-teaching-1"
 PAIRS_AT_ONCE = 16_384  # in each part of the work, which is not done again once it is done
-NOWHERE = np.iinfo(np.uint64).max  # the key of a pair that no triplet has
+NOWHERE = np.iinfo(np.uint64).max  # stands for a pair that is in no triplet
 
 
 @dataclass
@@ -37,15 +37,18 @@ class Taught:
     """What `teach` wrote, and what that cost.
 
     Attributes:
-        triplets: how many got scores, with so many `negatives` each.
+        triplets: how many got scores.
+        negatives: how many each triplet has.
         pairs: distinct pairs of query and document among them, each scored once.
         truncated: pairs whose document the teacher did not read to its end.
-        rejected: bad input that was skipped; `first_reject` is the first of it.
-        seconds: all the time it took, also that of a run that was killed.
+        rejected: how much bad input was skipped.
+        first_reject: what was wrong with the first of it.
+        seconds: how long it took in all, including what runs that were killed had spent on scoring.
+        pairs_per_second: `pairs` divided by `seconds`.
         teacher: the cross-encoder or the file of scores.
-        teacher_seconds: what its own training took, if we trained it.
+        teacher_seconds: how long training the teacher took, if remargin trained it.
         made_from: a hash of triplets, teacher and texts.
-        sha256: of the table, unpacked.
+        sha256: of the bytes of the table, before gzip.
     """
 
     triplets: int
@@ -135,7 +138,7 @@ def teach(
 def taught_before(
     triplets: str | Path, out: str | Path, teacher: CrossEncoder | str | Path, collection: Collection | None = None
 ) -> Taught | None:
-    """What `teach` made of the same triplets, teacher and texts before; None unless it is there as it was written."""
+    """What an earlier `teach` made from the same triplets, teacher and texts; None if its table is gone or changed."""
     taught = cost_of(Path(out))
     if taught is None:
         return None
@@ -147,7 +150,7 @@ def taught_before(
 
 
 def cost_of(out: Path) -> Taught | None:
-    """What `teach` wrote beside a table; None unless the table is there as it was written."""
+    """The report that `teach` wrote beside a table; None if there is none, or the table has changed since."""
     try:
         report = json.loads(report_of(out).read_text(encoding="utf-8"))
         taught = Taught(**{name: report[name] for name in Taught.__dataclass_fields__})
@@ -159,7 +162,7 @@ def cost_of(out: Path) -> Taught | None:
 
 
 def report_of(out: Path) -> Path:
-    """Where `teach` writes what it cost.
+    """The file beside a table in which `teach` reports what it did and how long it took.
 
     >>> report_of(Path("runs/scored.tsv")).name
     'scored.tsv.json'
@@ -168,7 +171,7 @@ def report_of(out: Path) -> Path:
 
 
 def _claim(out: Path, overwrite: bool) -> None:
-    """Refuse, at once, a place that cannot be read again or that belongs to someone else."""
+    """Before any work, refuse a name that no reader would take for a table, and files that `teach` did not write."""
     require_tsv(out)
     refuse_existing(out, overwrite)
     report = report_of(out)
@@ -182,7 +185,10 @@ def _claim(out: Path, overwrite: bool) -> None:
 
 
 def readable_triplets(path: Path, model: CrossEncoder, collection: Collection, rejects: Rejects) -> IdTriplets:
-    """Triplets of a table whose queries leave a cross-encoder room for documents. The others go to `rejects`."""
+    """The triplets of a table, without those whose query leaves a cross-encoder no room for a document.
+
+    These, and whatever else is wrong with the table, go to `rejects`.
+    """
     table = IdTriplets.read(path, rejects, collection)
     too_long = set(model.too_long({id: collection.queries[id] for id in table.queries}))
     fits = np.array([id not in too_long for id in table.queries])[table.rows[:, 0]]
@@ -237,7 +243,7 @@ class _ScoredPairs:
 def _with_scores(
     table: IdTriplets, pairs: _ScoredPairs, teacher: str, rejects: Rejects
 ) -> tuple[IdTriplets, NDArray[np.float32]]:
-    """The triplets of which all pairs have scores, and those. The others go to `rejects`."""
+    """The triplets that have all their scores, and these scores, a row for each. The other triplets go to `rejects`."""
     scores = pairs.scores[np.searchsorted(pairs.keys, table.keys())]
     lacking: NDArray[np.bool_] = np.isnan(scores)
     queries, documents = list(table.queries), list(table.documents)

@@ -43,7 +43,7 @@ def ask(
 
 
 def _texts(data: str, wanted: set[str]) -> dict[str, str]:
-    """The texts of some documents. Without the collection they are not shown, and why is said on standard error."""
+    """The texts of some documents; none if the collection cannot be read, and standard error says why."""
     from remargin.data.collection import open_source
     from remargin.data.tables import Rejects
 

@@ -86,7 +86,7 @@ def compare(
 
 
 def run_names(paths: Sequence[Path]) -> dict[str, Path]:
-    """A short name for each run file: its own without the ending, after as many folders as tell it from the others.
+    """A short name for each run file: its name without the ending, preceded by folders where names would be the same.
 
     >>> list(run_names([Path("x/bm25.trec.gz"), Path("y/margin-0.3.trec")]))
     ['bm25', 'margin-0.3']
@@ -112,7 +112,7 @@ def _stem(path: Path) -> str:
 
 
 def _format(given: str | None, out: Path | None) -> str:
-    """How to write the table: as said, or as the file is called."""
+    """The format of the table: the one given, or else the one that the ending of the file stands for."""
     if given is not None and given not in FORMATS:
         raise InputError(f"unknown format {given!r}", do=f"choose one of {', '.join(FORMATS)}")
     if given is None and out is not None and out.suffix not in ENDINGS:
@@ -121,7 +121,7 @@ def _format(given: str | None, out: Path | None) -> str:
 
 
 def _reference(given: str, names: dict[str, Path]) -> str:
-    """The name of the run that is meant: by that name, or by its file."""
+    """The name of the reference run, which may be given by name or by file."""
     if given == BEST or given in names:
         return given
     found = [name for name, path in names.items() if Path(given).resolve() == path.resolve() or given == path.name]

@@ -15,7 +15,7 @@ def fuse(
     runs: Annotated[list[Path], typer.Option(help="Two run files or more: --runs bm25.trec dense.trec.")],
     out: Annotated[Path, typer.Option(help="The run file to write; .gz packs it.")],
     weight: Annotated[
-        float | None, typer.Option(help="Instead of ranks, add up scores: so much of the second run, 0 to 1.")
+        float | None, typer.Option(help="Add up scores instead of ranks, the second run's with this weight: 0 to 1.")
     ] = None,
     tune: Annotated[
         list[Path] | None, typer.Option(help="Choose the weight with these two runs of --split, in the same order.")

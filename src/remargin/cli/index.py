@@ -28,10 +28,14 @@ if TYPE_CHECKING:
 Precision = Annotated[str, typer.Option(help="float32, or float16 for half the size.")]
 Chunk = Annotated[
     int | None,
-    typer.Option(help="Cut documents into overlapping passages of so many tokens; one scores as its best passage."),
+    typer.Option(
+        help="Cut documents into overlapping passages of this many tokens; a document scores as its best one."
+    ),
 ]
 Overlap = Annotated[int | None, typer.Option(help="Tokens that neighbouring passages share; a quarter by default.")]
-Length = Annotated[int | None, typer.Option(min=3, help="Tokens to read of each text, if not what the model says.")]
+Length = Annotated[
+    int | None, typer.Option(min=3, help="Read at most this many tokens of each text, instead of what the model says.")
+]
 
 
 def encode(
@@ -154,7 +158,7 @@ def index(
 def _index_words(
     data: str | None, out: Path, k1: float, b: float, language: str, skip_bad: bool, overwrite: bool
 ) -> None:
-    """A BM25 index."""
+    """Write a BM25 index, and say how large it is."""
     from remargin.retrieval.bm25 import index_collection
 
     if data is None:
@@ -171,7 +175,7 @@ def update(
     data: Data = None,
     keep_others: Annotated[bool, typer.Option(help="Keep documents that are not in --data.")] = False,
     vectors: Annotated[Path | None, typer.Option(help="Add these, which `remargin encode` wrote.")] = None,
-    replace: Annotated[bool, typer.Option(help="Documents of --vectors may take the place of older ones.")] = False,
+    replace: Annotated[bool, typer.Option(help="Let documents of --vectors replace those of the same id.")] = False,
     delete: Annotated[Path | None, typer.Option(help="Delete the documents in this file, one id a line.")] = None,
     model: Model = None,
     skip_bad: SkipBad = False,
@@ -217,7 +221,7 @@ _GRAPH = ("links", "ef_construction", "code_bytes", "search_parameters")
 
 
 def _refuse_idle_options(context: typer.Context, index: str, vectors: bool, factory: bool, coding: bool) -> None:
-    """An option that the index would not even look at is a misunderstanding: say so."""
+    """Refuse options that have no effect on this kind of index: whoever gives one has misunderstood something."""
     idle: dict[str, tuple[str, ...]] = {}
     if index == "bm25":
         dense = ("vectors", "model", "coding", "over_fetch", "factory", "uri", *_GRAPH, *_ENCODING)

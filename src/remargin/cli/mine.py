@@ -15,7 +15,7 @@ def mine(
     out: Annotated[Path, typer.Option(help="The table to write: .tsv or .tsv.gz.")],
     negatives: Annotated[str, typer.Option(help="Where they come from: bm25, random, or model.")] = "bm25",
     model: Model = None,
-    depth: Annotated[int, typer.Option(help="Draw from the first so many documents of the ranking.")] = 1000,
+    depth: Annotated[int, typer.Option(help="Draw from the first this many documents of the ranking.")] = 1000,
     triplets: Annotated[int, typer.Option(help="Triplets for each query and positive.")] = 1,
     per_triplet: Annotated[int, typer.Option(help="Negatives in each triplet.")] = 1,
     seed: Annotated[int, typer.Option(help="The same seed gives the same triplets.")] = 0,

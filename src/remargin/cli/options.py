@@ -41,7 +41,7 @@ class ManyValues(TyperCommand):
 
 
 def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
-    """Arguments in which each value of these flags has its own flag.
+    """The arguments with the flag repeated before each of its values, for those flags that take several.
 
     >>> repeat_flags(["--runs", "a", "b", "--bound", "0.1", "--runs=c", "d"], {"--runs"})
     ['--runs', 'a', '--runs', 'b', '--bound', '0.1', '--runs=c', '--runs', 'd']
@@ -63,7 +63,7 @@ def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
 
 
 def refuse_idle(context: typer.Context, idle: Mapping[str, Sequence[str]]) -> None:
-    """Refuse options that would not even be looked at. They are given by name, under what they do nothing for."""
+    """Refuse options that were given but have no effect. `idle` lists their names by what they have no effect on."""
     for what, names in idle.items():
         for name in names:
             source = context.get_parameter_source(name)
@@ -72,7 +72,7 @@ def refuse_idle(context: typer.Context, idle: Mapping[str, Sequence[str]]) -> No
 
 
 def require_ours(out: Path) -> None:
-    """A study is not written among somebody else's files."""
+    """Refuse a folder for a study that has files in it, unless they are those of a study."""
     if out.exists() and not out.is_dir():
         raise InputError("is not a folder", file=out, do="choose another place")
     ours = [out / "study.json", out / "loss-geometry" / "section.json"]
@@ -81,7 +81,7 @@ def require_ours(out: Path) -> None:
 
 
 def measure_names(given: list[str] | None, default: Sequence[str]) -> list[str]:
-    """The measures that were asked for, several to a value if need be, or else the usual ones.
+    """The measures that were asked for, or the default ones. A value may hold several, with spaces between them.
 
     >>> measure_names(["nDCG@10 R@1000", "RR"], ["RR"]), measure_names(None, ["RR"])
     (['nDCG@10', 'R@1000', 'RR'], ['RR'])
@@ -90,7 +90,7 @@ def measure_names(given: list[str] | None, default: Sequence[str]) -> list[str]:
 
 
 def require_judged(run: Run, path: Path, collection: Collection) -> None:
-    """A run of which no query is judged would measure 0 everywhere, and that means nothing."""
+    """Refuse a run of which no query is judged: it would measure 0 everywhere, which would mean nothing."""
     if not run.rankings.keys() & collection.qrels.keys():
         problem = f"none of its queries is judged in split {collection.split!r} of {collection.name}"
         raise InputError(problem, file=path, do="give the split or the collection that it was made for")
@@ -113,7 +113,7 @@ def say_skipped(count: int, first: object) -> None:
 
 @contextmanager
 def counting_rejects(skip_bad: bool) -> Iterator[Rejects]:
-    """Where bad input goes that a block of work meets; what was skipped is counted on standard error at its end."""
+    """Give a block of work a place for bad input. When the block ends, standard error says how much was skipped."""
     from remargin.data.tables import Rejects
 
     rejects = Rejects(skip=skip_bad)
@@ -124,7 +124,7 @@ def counting_rejects(skip_bad: bool) -> Iterator[Rejects]:
 
 
 def load_encoder(model: str, compute: str = "auto", **lengths: int | None) -> BiEncoder:
-    """The encoder to search with. A cross-encoder would load as well, and be a bad one."""
+    """Load the encoder to search with. A cross-encoder is refused: it would load, but its vectors are useless."""
     from remargin.cross_encoder import is_cross_encoder
     from remargin.encoder import BiEncoder
 

@@ -55,7 +55,9 @@ def rerank(
     model: Annotated[str, typer.Option(help="The encoder, or a cross-encoder: a folder or a Hugging Face name.")],
     run: Annotated[Path, typer.Option(help="The run file whose documents get new scores.")],
     out: Annotated[Path, typer.Option(help="The run file to write; .gz packs it.")],
-    depth: Annotated[int | None, typer.Option(min=1, help="Only the first so many documents of each query.")] = None,
+    depth: Annotated[
+        int | None, typer.Option(min=1, help="Re-rank only the first this many documents of each query.")
+    ] = None,
     compute: Compute = "auto",
     split: Split = "test",
     skip_bad: SkipBad = False,

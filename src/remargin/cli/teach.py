@@ -104,7 +104,7 @@ def _train(
     skip_bad: bool,
     overwrite: bool,
 ) -> None:
-    """Train the teacher, and say what it is worth."""
+    """Train the teacher, and print what it gains on dev and what it took."""
     from remargin.evaluation.runs import Run
     from remargin.training.collection_teacher import train_teacher
     from remargin.training.teacher import TeacherSettings

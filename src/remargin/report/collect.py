@@ -16,8 +16,8 @@ STUDY = "study.json"
 def sections_in(folder: str | Path, named: bool = False) -> list[Section]:
     """Every section in a folder, at any depth, and training runs that none of them covers.
 
-    They come in the order of their paths; those of a study in the paper's. `named` puts the name of a study's folder
-    before the titles of its sections, for a page that has several.
+    They come in the order of their paths, except that sections of a study come in the order of the paper. `named` puts
+    the name of a study's folder before the titles of its sections, for a page with several studies.
 
     Raises:
         InputError: if there is nothing.
@@ -41,12 +41,12 @@ def sections_in(folder: str | Path, named: bool = False) -> list[Section]:
 
 
 def studies_in(folder: Path) -> list[Path]:
-    """The folders in a folder, at any depth, that `remargin reproduce` wrote."""
+    """The folders of studies, which `remargin reproduce` writes, in a folder at any depth."""
     return [path.parent for path in folder.rglob(STUDY)]
 
 
 def _sections(folder: Path, with_runs: bool, named: bool) -> Iterator[Section]:
-    """A section stands for the runs under it, so that these are left out; sections under it are not."""
+    """Sections of a folder and of those in it. Training runs under a section are left out: it is about them."""
     if (folder / FILE).is_file():
         yield Section.load(folder)
         with_runs = False

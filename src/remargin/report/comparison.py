@@ -122,7 +122,7 @@ def _method(comparison: Comparison) -> str:
 
 
 def _detectable(comparison: Comparison) -> str:
-    """What the queries could have shown at all, so that no difference is not taken for equivalence."""
+    """The smallest differences that these queries can show, so that 'no difference found' is not read as 'equal'."""
     smallest = []
     for measure in comparison.measures:
         found = [row.difference for row in comparison.rows if row.measure == measure and row.difference]

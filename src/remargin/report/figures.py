@@ -47,14 +47,16 @@ class Series:
             raise ValueError(f"{self.name}: a band needs both low and high")
 
     def rows(self) -> Iterator[tuple[float, float | None, float | None, float | None]]:
-        """x, y, low and high of each point. A band without one of its sides has no other side either."""
+        """x, y, low and high of each point. Where one side of the band is missing, so is the other."""
         low, high = (values or [None] * len(self.x) for values in (self.low, self.high))
         for x, y, bottom, top in zip(self.x, self.y, low, high, strict=True):
             whole = bottom is not None and top is not None
             yield x, y, bottom if whole else None, top if whole else None
 
     def highest(self, gap: tuple[float, float] | None = None) -> tuple[float, float] | None:
-        """Where the maximum is, as x and y: the first of several, outside of a gap. None without values.
+        """The x and y of the highest point, the first if there are several. Points inside `gap` do not count.
+
+        None if there are no points.
 
         >>> Series("nDCG@10", [0, 100, 200], [0.1, 0.4, 0.4]).highest()
         (100, 0.4)
@@ -74,7 +76,7 @@ class Panel:
         y_label: beside it.
         series: the lines.
         mark_maxima: put a dot on the highest point of each line.
-        gap: leave out what is between these two x, for long runs of which the ends matter.
+        gap: leave out what lies between these two values of x, for long runs whose beginning and end matter.
 
     Example:
         >>> panel = Panel("", "step", "loss", [Series("ours", [1, 2], [0.5, 0.25])], gap=(500, 9500))
@@ -134,7 +136,7 @@ class LineFigure:
         return draw_lines(self, standalone)
 
     def csv(self) -> str:
-        """Every number, a line for each point. A panel is called by its title, its y label, or both if need be."""
+        """Every number, a line for each point. A panel is named by its title or y label; by both if titles repeat."""
         titles = [panel.title or panel.y_label for panel in self.panels]
         full = [f"{panel.title}, {panel.y_label}" if panel.title else panel.y_label for panel in self.panels]
         names = titles if len(set(titles)) == len(titles) else full
@@ -215,18 +217,18 @@ def scatter_of(
     title: str = "",
     caption: str = "",
 ) -> Scatter:
-    """The scores of two evaluations against each other: the first on the x axis, the second on the y axis.
+    """A scatter plot of the scores of two runs: a point for each query, the first run on the x axis.
 
     Args:
-        scores: of two runs by their names, each by query: `evaluate(...).per_query["nDCG@10"]`.
-        queries: their texts, as far as there are any.
-        measure: that the scores are of.
-        name: of the figure.
-        title: of the figure; without, the names of the runs.
-        caption: what comes before the words that explain the marks.
+        scores: two runs by name, each with a score for every query: `evaluate(...).per_query["nDCG@10"]`.
+        queries: the texts of queries, for tooltips; some may be missing.
+        measure: the name of the measure, for the axes.
+        name: the name of the figure, for its file.
+        title: its title; without one, the names of the runs.
+        caption: text to put before the sentence that explains the marks.
 
     Raises:
-        InputError: if there are not two, or if they were measured on different queries.
+        InputError: if there are not two runs, or if they were measured on different queries.
 
     Example:
         >>> scores = {"before": {"q1": 0.5}, "after": {"q1": 1.0}}
@@ -250,7 +252,7 @@ def scatter_of(
 
 @dataclass(frozen=True)
 class Arrow:
-    """What becomes of a point on the circle: it moves from an angle to another, or is pulled so strongly.
+    """What happens to a point on the circle: it moves to the angle `end`, or is pulled with the strength `pull`.
 
     Angles are in degrees, anticlockwise from the right; a positive pull is anticlockwise too. The strongest pull of a
     figure has the longest arrow, and the others are as long as their share of it.
@@ -362,7 +364,7 @@ def _panel(values: dict[str, Any]) -> Panel:
 
 
 def _plain(value: float | None) -> float | None:
-    """A number of Python's own, or None where there is none."""
+    """A value as an int or float of Python, not NumPy; None if it is missing or not finite."""
     if value is None or not math.isfinite(value):
         return None
     return int(value) if isinstance(value, numbers.Integral) else float(value)

@@ -72,7 +72,7 @@ def settings_rows(settings: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def width_of_marks(table: Table) -> list[int]:
-    """For each column of numbers, how many signs its longest marks have: so much room stands after all of them.
+    """For each column of numbers, the length of its longest marks, which is how much room is left after every number.
 
     >>> from remargin.report.tables import Block, Cell, number
     >>> width_of_marks(Table("", ["run", "RR"], [Block("", [[Cell("a"), number(0.5, marks="†")]])]))

@@ -32,10 +32,10 @@ class Section:
     Attributes:
         name: short, for files and links.
         title: its heading.
-        summary: what came of it, in plain words, a paragraph each.
+        summary: the outcome in plain words, a string for each paragraph.
         tables: the numbers.
         figures: the pictures.
-        settings: what it takes to repeat it. Anything that JSON does not know becomes text.
+        settings: what is needed to repeat it. Values that JSON does not know become text.
         notes: what else a reader should know.
 
     Example:
@@ -155,7 +155,7 @@ def unique_names(titles: Iterable[str]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Values that JSON gives back as they were."""
+    """The value in types that JSON keeps: lists for tuples, Python's own numbers, and text for anything else."""
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -180,7 +180,9 @@ class Table:
         return csv_text(header, rows)
 
     def terminal(self, width: int | None = None, styled: bool = False) -> str:
-        """As text for the screen: notes of that width, the table as wide as it has to be. Bold is *so* unless styled.
+        """As text for the screen. Notes are wrapped to `width`; the table itself is as wide as it has to be.
+
+        With `styled`, bold cells are bold; without, they stand between asterisks.
 
         >>> rows = [[Cell("a"), number(0.5, marks="†")], [Cell("b"), number(0.75, bold=True)]]
         >>> print(Table("", ["run", "RR"], [Block("", rows)]).terminal())
@@ -259,7 +261,7 @@ def table_from_json(values: dict[str, Any]) -> Table:
 
 
 def _cell_json(cell: dict[str, Any]) -> dict[str, Any]:
-    """Only what differs from a plain text."""
+    """A cell as plain values: its text, and bold, marks and value only where it has them."""
     kept = {name: cell[name] for name in ("text", "bold", "marks") if name == "text" or cell[name]}
     value = cell["value"]
     return kept if value is None else kept | {"value": value if math.isfinite(value) else str(value)}

@@ -17,8 +17,8 @@ from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 
 CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
-ABOUT = ("settings", "command", "versions")  # of the config, apart from what was trained on what
-SHOWN = 12  # a table has no more validations
+ABOUT = ("settings", "command", "versions")  # parts of the config that are not data or model
+SHOWN = 12  # with more validations than this, the table has only some of them
 SPEEDS = {
     "triplets_per_second": ("triplets/s", 1),
     "tokens_per_second": ("tokens/s", 0),
@@ -40,7 +40,7 @@ def is_run(folder: Path) -> bool:
 
 
 def run_section(folder: str | Path) -> Section:
-    """What a training run did: its losses, validations, targets, speed and settings. Also of one that is not done yet.
+    """What a training run did: losses, validations, targets, speed and settings. The run may still be going on.
 
     Raises:
         InputError: if files of the run are missing or damaged.
@@ -71,7 +71,7 @@ def run_section(folder: str | Path) -> Section:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    """What was asked for: the data, the model, and under `settings` how to train; and by whom it was done."""
+    """What the run was asked to do (data, model, `settings`), and the command and versions that did it."""
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
         asked = config["asked"]
@@ -128,7 +128,7 @@ Validations = dict[str, list[tuple[float, float]]]  # steps and values, by measu
 
 
 def _validations(report: dict[str, Any] | None, metrics: Metrics, measure: str) -> Validations:
-    """As the report has them, with all their digits and perhaps several measures, or else those logged so far."""
+    """The validations in the report, which may have several measures and all digits; without it, those in the log."""
     found: Validations = {}
     for step, values in (report or {}).get("validations", []):
         for name, value in (values if isinstance(values, dict) else {measure: values}).items():
@@ -205,7 +205,7 @@ def _speed_tables(metrics: Metrics) -> list[Table]:
 
 
 def _figures(metrics: Metrics, validations: Validations) -> list[Figure]:
-    """Only of what has values."""
+    """Figures of losses, validations, targets and margins: those for which there are values."""
     figures: list[Figure] = []
     parts = {"loss": "loss", "explicit_mean": "explicit mean", "spread": "spread"}
     losses = [Series(label, *_column(metrics, name)) for name, label in parts.items()]

@@ -31,12 +31,12 @@ class BackendSettings:
     Attributes:
         backend: "exact", "faiss" or "milvus".
         coding: for exact, compare codes of one byte ("int8") or bit ("binary") for each number instead of vectors.
-        over_fetch: how many times the wanted documents an approximate search fetches, to score them again exactly;
-            without it, what results/indexes.md shows to be enough: 2 for int8, 8 for the others.
+        over_fetch: how many times as many vectors as wanted an approximate search fetches, so that exact scores can
+            choose among them; if not given, what results/indexes.md shows to be enough: 2 for int8, 8 for the others.
         factory: any FAISS index, as its factory writes it, instead of the paper's; or an index type of Milvus.
-        links: of each vector in the HNSW graph.
-        ef_construction: how many candidates for links are looked at.
-        code_bytes: of product quantisation.
+        links: how many neighbours each vector has in the HNSW graph.
+        ef_construction: how many candidates for these neighbours are looked at when the graph is built.
+        code_bytes: how many bytes product quantisation makes of a vector.
         search_parameters: for FAISS, such as "nprobe=64".
         uri: for milvus, a server; without it, a file in the index folder.
     """
@@ -72,14 +72,15 @@ class BackendSettings:
 
     @property
     def candidates(self) -> int:
-        """How many to fetch for each that is wanted."""
+        """How many vectors to fetch for each document that is wanted."""
         return self.over_fetch or (2 if self.coding == "int8" else 8)
 
 
 class Storage:
     """Keeps the files of a back end in an index folder. This one has none: exact search needs only the vectors.
 
-    `matrix` are the vectors, of unit length or not. What a storage must remember, it returns as state.
+    `matrix` has the vectors; `unit` says whether they are of unit length. What must be remembered for later calls, such
+    as the names of files, `build` and `extend` return as a state, and the header of the index keeps it.
     """
 
     def __init__(self, folder: Path, matrix: NDArray[Any], unit: bool, settings: BackendSettings) -> None:
@@ -93,7 +94,7 @@ class Storage:
         return {}
 
     def extend(self, start: int, state: State) -> State:
-        """Take in the vectors from row `start` on, and leave all that the present state needs as it is."""
+        """Add the vectors from row `start` on. Files that the present state needs are not changed."""
         return state
 
     def discard(self, state: State) -> None:
@@ -105,7 +106,7 @@ class Storage:
 
 
 class CodesStorage(Storage):
-    """Codes of the vectors, and the numbers that decode them; both are made anew if a new vector is beyond them."""
+    """Codes of the vectors, and the numbers that decode them. Both are made again if a new vector is out of range."""
 
     def build(self) -> State:
         """Fit the codes to the vectors, and write them."""

@@ -58,7 +58,7 @@ class Coder:
         return bits.flatten(1)[:, : len(self.scale)].float().mul_(2).sub_(1)
 
     def covers(self, vectors: NDArray[Any]) -> bool:
-        """Whether no number is far beyond the levels, so that its code would be cut: with `binary` none ever is."""
+        """Whether all numbers are within, or close to, the range of the codes; with `binary` they always are."""
         beyond = np.abs(vectors.astype(np.float32) - self.offset) > 1.1 * 127 * self.scale
         return self.coding == "binary" or not beyond.any()
 

@@ -14,7 +14,7 @@ from remargin.evaluation.runs import Run
 from remargin.retrieval.exact import Exact
 from remargin.retrieval.vectors import Vectors, finite
 
-HITS_AT_ONCE = 1 << 25  # scores and rows of so many are in memory at a time
+HITS_AT_ONCE = 1 << 25  # at most this many scores, with their rows, are in memory at a time
 
 
 class Backend(Protocol):
@@ -22,7 +22,7 @@ class Backend(Protocol):
 
     @property
     def approximate(self) -> bool:
-        """Whether scores are rough, so that more than the wanted must be fetched and scored again."""
+        """Whether scores are only approximate, so that more vectors than wanted must be fetched and scored again."""
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores and rows of the k best vectors of each query, (n, k), best first; row -1 where it found fewer."""
@@ -42,7 +42,8 @@ class DenseIndex:
         model: the encoder that made the vectors.
         vectors: of the documents.
         backend: which finds the nearest; without one, an exact search on the model's device.
-        over_fetch: an approximate back end is asked for so many times the wanted, which are scored again exactly.
+        over_fetch: how many times as many vectors as wanted an approximate back end is asked for; their exact scores
+            then decide.
         deleted: True for documents that must not be found.
 
     Example:
@@ -98,7 +99,7 @@ class DenseIndex:
         return len(set(documents).difference(live))
 
     def search_vectors(self, queries: NDArray[np.float32], k: int) -> list[Found]:
-        """The k best documents for each query's vector; fewer if there are fewer, or an approximate search finds so."""
+        """The k best documents for each query's vector; fewer if the index has fewer or finds no more."""
         rows, wanted = len(self.vectors.matrix), min(k, len(self))
         if wanted < 1:
             return [Found(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
@@ -110,7 +111,7 @@ class DenseIndex:
         return found
 
     def _search(self, queries: NDArray[np.float32], wanted: int, depth: int) -> list[Found]:
-        """Goes deeper for those queries whose passages or deleted documents left them with too few."""
+        """Search; deeper for queries that merged passages or deleted documents left with too few."""
         found: dict[int, Found] = {}
         waiting = list(range(len(queries)))
         while waiting:
@@ -125,7 +126,7 @@ class DenseIndex:
     def _hits(
         self, queries: NDArray[np.float32], depth: int
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64], bool]]:
-        """For each query scores and rows of the nearest vectors, exact scores, best first, and if there may be more."""
+        """For each query the nearest vectors, best first: exact scores, rows, and whether there may be more."""
         matrix = self.vectors.matrix
         asked = min(len(matrix), depth * self._over_fetch if self._backend.approximate else depth)
         for query, scores, rows in zip(queries, *self._backend.search(queries, asked), strict=True):

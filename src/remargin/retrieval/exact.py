@@ -13,7 +13,7 @@ from torch import Tensor
 from remargin.numerics import exact_products
 from remargin.retrieval.codes import Coder
 
-# Scores of so many queries and documents are in memory at a time: what fits a CPU's caches, and what fills a GPU.
+# Scores of this many queries and documents are in memory at a time: what fits a CPU's caches, and what fills a GPU.
 CPU_BLOCK = (1024, 4096)
 GPU_BLOCK = (256, 131_072)
 CPU_GROUP, GPU_GROUP = 32, 64  # neighbouring scores of which first only the maximum is looked at
@@ -22,7 +22,7 @@ Matrix = NDArray[Any] | Tensor
 
 
 class Rows(Protocol):
-    """Vectors that are read, or made, some at a time."""
+    """A matrix of which some rows at a time are read from disk or computed."""
 
     dtype: Any
 

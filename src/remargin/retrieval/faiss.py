@@ -124,7 +124,7 @@ class Faiss:
         return -distances, rows
 
     def _lifted(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """With the coordinate that makes all vectors equally long, where they are not."""
+        """The vectors with one more coordinate that makes them all equally long, unless they are so already."""
         if self.radius is None:
             return np.ascontiguousarray(vectors)
         rest = np.maximum(self.radius**2 - (vectors**2).sum(1, keepdims=True), 0)

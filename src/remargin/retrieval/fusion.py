@@ -35,7 +35,7 @@ def reciprocal_rank(runs: Sequence[Run], k: float = 60, depth: int | None = 1000
 def weighted(first: Run, second: Run, weight: float, depth: int | None = 1000) -> Run:
     """The sum of both runs' scores, `weight` times the second's and 1 - `weight` times the first's.
 
-    Each run's scores are brought to 0..1 for each query before. A document that a run lacks has 0 there.
+    For each query, the scores of each run are first scaled to 0..1. A document that a run does not have scores 0 there.
 
     >>> a, b = Run.of({"q": {"x": 30.0, "y": 20.0, "z": 10.0}}), Run.of({"q": {"y": 0.9, "z": 0.8}})
     >>> weighted(a, b, 0.25).rankings["q"]

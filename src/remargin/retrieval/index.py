@@ -182,7 +182,7 @@ def index_collection(
 
 
 def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex:
-    """An index, ready to search; without a model, with the one that it remembers.
+    """Open an index for searching; without a model, with the one whose name the index keeps.
 
     Raises:
         InputError: if the folder is no index, or another model made it.
@@ -225,7 +225,8 @@ def add_documents(folder: str | Path, vectors: Vectors, replacing: bool = False)
     """Add documents to an index, made by the same model with the same settings.
 
     Raises:
-        InputError: for vectors made otherwise, and for a document that is there already unless `replacing` it.
+        InputError: for vectors of another model or other settings, and, unless `replacing`, for a document that is
+            already there.
     """
     with _changing(Path(folder)) as index:
         index.require(vectors.made)
@@ -261,8 +262,8 @@ def synchronise(
 
     Args:
         folder: the index.
-        texts: all documents, with ids that differ; none at all is an error.
-        model: the one that made the index; without it, the one that it remembers.
+        texts: all documents that the index should have, each with its own id. No documents at all is an error.
+        model: the one that made the index; if not given, it is loaded by the name that the index keeps.
         keep_others: do not delete what is not among the texts.
     """
     folder = Path(folder).absolute()
@@ -328,7 +329,7 @@ def _load_model(made: Made) -> BiEncoder:
 
 @dataclass
 class _Folder:
-    """An index folder, and what its header says or, after a change, is going to say.
+    """An index folder with the content of its header; after a change, that of the header to be written.
 
     vectors.bin, owners.bin and hashes.bin only grow, so an older header still describes their beginning. Ids and the
     marks of deleted documents are written anew under a new name, and so are files of the back end that change.
@@ -370,7 +371,7 @@ class _Folder:
         )
 
     def verify(self) -> None:
-        """See that every file is as it was written: a single bit makes a vector the nearest of all."""
+        """Check that every file is as it was written: one wrong bit can make a vector the nearest of all."""
         for name, sums in self.sums.items():
             sums.verify(self.folder / name, "make the index again")
 
@@ -450,7 +451,7 @@ class _Folder:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _sums(self, needed: set[Any]) -> dict[str, Sums]:
-        """Of every file that counts. Where nothing was appended, files may go on behind what counts of them."""
+        """Checksums of every file in use. If nothing was appended, the old ones hold, even if a file is longer now."""
         ours = [path for path in self.folder.iterdir() if path.name in needed or path.name in GROWING]
         paths = [file for path in ours for file in (path.iterdir() if path.is_dir() else [path])]
         names = {str(path.relative_to(self.folder)): path for path in paths}

@@ -50,7 +50,7 @@ class Milvus:
 
     @classmethod
     def extend(cls, uri: str, collection: str, matrix: NDArray[Any], start: int) -> None:
-        """Insert the rows from `start` on; such rows of a change that did not come to its end are replaced."""
+        """Insert the rows from `start` on. Those that an unfinished change left there are replaced."""
         with _connected(uri) as client:
             client.load_collection(collection)
             client.delete(collection, filter=f"row >= {start}")
@@ -119,7 +119,7 @@ def _pymilvus() -> Any:
 
 @contextlib.contextmanager
 def _told(uri: str) -> Iterator[None]:
-    """Whatever Milvus says is wrong, in one line."""
+    """Turn any error of Milvus into an InputError of one line."""
     failure = _pymilvus().MilvusException
     try:
         yield

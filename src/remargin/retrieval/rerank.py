@@ -22,7 +22,7 @@ def rerank(
     queries: Mapping[str, str],
     depth: int | None = None,
 ) -> Run:
-    """The same documents for each query, up to some depth, by the model's similarity, or by a cross-encoder's score.
+    """The first `depth` documents of each query of a run, ranked by an encoder's similarity or a cross-encoder's score.
 
     A bi-encoder encodes each text once; a cross-encoder reads each query with each of its documents.
     """

@@ -82,7 +82,7 @@ def without_self_matches(run: Run, collection: Collection) -> tuple[Run, int]:
 
 
 def _check_documents(index: BM25 | DenseIndex, run: Run, collection: Collection, folder: Path) -> None:
-    """A folder may be the index of another collection, which is refused, or of what this one was before."""
+    """Refuse the index of another collection, and warn if the collection has changed since the index was made."""
     found = {id for ranking in run.rankings.values() for id in ranking}
     unknown = found.difference(collection.documents)
     if found and unknown == found:
@@ -117,7 +117,7 @@ def _open(collection: Collection, index: str | Path, model: BiEncoder | None) ->
 
 
 def load_index(folder: str | Path, model: BiEncoder | None = None) -> BM25 | DenseIndex:
-    """An index in a folder, of whichever kind."""
+    """Open the index in a folder: BM25's, or a dense one with its model."""
     from remargin.retrieval import bm25
 
     if (Path(folder) / bm25.HEADER).is_file():
@@ -130,7 +130,7 @@ def load_index(folder: str | Path, model: BiEncoder | None = None) -> BM25 | Den
 
 
 def _temporary(collection: Collection, backend: str, model: BiEncoder) -> DenseIndex:
-    """An index for this once."""
+    """An index of the collection that is removed when it is no longer used."""
     from remargin.retrieval.backends import BackendSettings
     from remargin.retrieval.dense import DenseIndex
     from remargin.retrieval.index import build_index, open_index

@@ -43,9 +43,9 @@ FORMAT = "remargin-vectors-2"
 
 @dataclass(frozen=True)
 class Made:
-    """What made vectors: two sets of vectors can be searched together if these agree, apart from `data` and `model`.
+    """How vectors were made. Vectors can be in one index if this is the same for them, apart from `data` and `model`.
 
-    `chunk` is the length of passages in tokens, if documents were cut into such; neighbours share `overlap` tokens.
+    `chunk` is the length of passages in tokens, if documents were cut into passages; neighbours share `overlap` tokens.
     """
 
     data: str
@@ -70,7 +70,7 @@ class Made:
         chunk: int | None = None,
         overlap: int | None = None,
     ) -> Made:
-        """As a model makes them. Without `overlap`, passages share a quarter of their length."""
+        """The settings for vectors by a model. If `overlap` is not given, passages share a quarter of their length."""
         length = model.document_length if kind == "documents" else model.query_length
         prefix = model.document_prefix if kind == "documents" else model.query_prefix
         if precision not in get_args(Precision):
@@ -152,7 +152,7 @@ def _header(folder: Path) -> dict[str, Any]:
 
 
 def finite(vectors: NDArray[Any], made: Made) -> NDArray[Any]:
-    """The vectors, unless there is a number in them that is none."""
+    """The vectors, if all their numbers are finite; else an InputError."""
     if not np.isfinite(vectors).all():
         do = "use float32, or another model"
         raise InputError(f"model {made.model} makes vectors with numbers that {made.precision} cannot hold", do=do)
@@ -170,14 +170,14 @@ def text_hash(text: Text) -> int:
 def encode(
     model: BiEncoder, texts: Iterable[Text], out: str | Path, made: Made | None = None, overwrite: bool = False
 ) -> Vectors:
-    """Write the vectors of texts to a folder. One that was killed goes on where it was, to the same bytes.
+    """Write the vectors of texts to a folder. After a kill, the same call goes on where it was, to the same bytes.
 
     What is done lies in a hidden folder beside `out` until all is there. It is used again only for the same model,
     settings and texts, and if its bytes are intact: blocks before the first that changed or was damaged are kept.
 
     Args:
         model: the encoder.
-        texts: with ids that differ; see `remargin.data.collection.checked_texts`.
+        texts: each with its own id; see `remargin.data.collection.checked_texts`.
         out: the folder.
         made: settings, as `Made.by(model, ...)` gives them.
         overwrite: replace `out` if it is there.
@@ -282,7 +282,7 @@ class _Work:
         self._texts = self._rows = self._truncated = self._journal_end = self._rows_kept = 0
 
     def plan(self, texts: list[Text], model: BiEncoder) -> _Block:
-        """What is to be done with the next block: nothing, if the journal has it, else its tokens are made."""
+        """Prepare the next block: make its tokens, unless the journal says that it was encoded before."""
         hashes = np.fromiter(map(text_hash, texts), np.uint64, len(texts))
         digest = hashlib.blake2b(hashes.tobytes(), digest_size=16).hexdigest()
         if self._done:
@@ -296,7 +296,7 @@ class _Work:
         return _Block(texts, hashes, journal, tokens, owners)
 
     def _sum_on_disk(self, rows: int) -> str:
-        """The sum of the rows behind those that are kept."""
+        """The checksum of the next `rows` rows on disk, which follow those that are kept."""
         contents = []
         for name, size in self._row_bytes.items():
             with open(self._folder / name, "rb") as file:

@@ -175,7 +175,7 @@ def _step(at_least: float) -> float:
 
 
 def _multiple(i: int, step: float) -> float:
-    """A step so many times, without the error of binary fractions, and whole where it is whole."""
+    """`i` times a step, without the error of binary fractions, and an int where it is whole."""
     value = round(i * step, _decimals(step) + 1)
     return int(value) if step >= 1 and float(value).is_integer() else value
 

@@ -65,7 +65,7 @@ def describe(figure: Circle) -> str:
 
 
 def degrees(arrow: Arrow, strongest: float) -> float:
-    """How far an arrow reaches, anticlockwise: to its end, or as far as its pull is of the strongest one.
+    """How many degrees an arrow covers, anticlockwise: up to its end, or in proportion to the strongest pull.
 
     >>> from remargin.report.figures import Arrow
     >>> degrees(Arrow("d-1", 143, end=193), 0), degrees(Arrow("d-1", 143, pull=-0.2), 0.4)

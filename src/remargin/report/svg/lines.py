@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _APART = 26.0  # between the panels of a row
 _EDGE = 8.0  # inside a panel, left and right of the first and the last value
-_FEW = 25  # so many points have a mark each; on longer lines only some do
+_FEW = 25  # up to this many points have a mark each; on longer lines only some do
 _SOME = 6
 _MANY = 1000  # longer lines are drawn with the extremes of each pixel only
 
