@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from remargin.data.collection import SPLITS, Judgment, Text
+from remargin.data.source import SPLITS, Judgment, Text
 from remargin.data.splits import near_duplicates, normalised, split_of
 from remargin.data.tables import SKIP, Rejects, encodable
 from remargin.errors import InputError

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from remargin.data.collection import LARGEST_GRADE
+from remargin.data.source import LARGEST_GRADE
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run, check_ids
 from remargin.files import new_file
