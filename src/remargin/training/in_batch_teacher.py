@@ -17,6 +17,7 @@ from remargin.errors import InputError
 from remargin.files import append_array, map_array, read_header, write_header
 from remargin.losses import Similarity
 from remargin.progress import track
+from remargin.training.data import TrainingData
 
 FORMAT = "remargin-in-batch-teacher-1"
 TEXTS_AT_ONCE = 16_384
@@ -39,8 +40,7 @@ class InBatchTeacher:
     def load(
         cls,
         model: str | Path,
-        queries: TokenStore,
-        documents: TokenStore,
+        data: TrainingData,
         similarity: Similarity,
         out: Path,
         device: torch.device,
@@ -58,11 +58,10 @@ class InBatchTeacher:
             problem = f"the in-batch teacher {model} has {teacher.similarity} similarity, the model has {similarity}"
             raise InputError(problem, do="use a teacher with the model's similarity")
         say(f"in-batch teacher: {model}")
-        queries.require(teacher.tokenizer, teacher.query_length, teacher.query_prefix)
-        documents.require(teacher.tokenizer, teacher.document_length, teacher.document_prefix)
+        data.require(teacher)
         folder = out / "teacher"
         folder.mkdir(parents=True, exist_ok=True)
-        stores = {"queries": queries, "documents": documents}
+        stores = {"queries": data.queries, "documents": data.documents}
         return cls(*(_vectors(teacher, store, folder / f"{name}.bin", resume) for name, store in stores.items()))
 
     def margins(self, queries: NDArray[np.int64], positives: NDArray[np.int64], negatives: NDArray[np.int64]) -> Tensor:

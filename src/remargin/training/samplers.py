@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remargin.data.shuffle import Shuffle
-from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
+from remargin.training.data import TrainingData
 from remargin.training.settings import FitSettings
 from remargin.training.topics import default_clusters, query_topics, run_topics
 
@@ -56,6 +56,11 @@ class RandomSampler:
         self.steps_per_epoch = count // self._size
         self.epoch_triplets = self.steps_per_epoch * self._size
         self.epoch = f"{count:,}"
+
+    @classmethod
+    def of(cls, triplets: Triplets, batch_size: int, seed: int) -> RandomSampler:
+        """Of these triplets."""
+        return cls(len(triplets), triplets.negatives, batch_size, seed)
 
     def __call__(self, number: int) -> Drawn:
         """The batch of that number since training began."""
@@ -214,8 +219,7 @@ def balanced_pairs(
 
 def make_sampler(
     model: BiEncoder,
-    queries: TokenStore,
-    triplets: Triplets,
+    data: TrainingData,
     settings: FitSettings,
     out: Path,
     resume: bool,
@@ -226,8 +230,9 @@ def make_sampler(
     Raises:
         InputError: if the sampler needs scores and there are none, or the folder has the topics of other queries.
     """
+    queries, triplets = data.queries, data.triplets
     if settings.sampler == "random":
-        return RandomSampler(len(triplets), triplets.negatives, settings.batch_size, settings.seed)
+        return RandomSampler.of(triplets, settings.batch_size, settings.seed)
     if settings.sampler == "tas-balanced" and not triplets.header["scores"]:
         do = "let a teacher score them (`remargin teach`), or use the sampler tas"
         raise InputError('sampler "tas-balanced" needs triplets with scores', file=triplets.folder, do=do)
