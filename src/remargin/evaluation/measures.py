@@ -89,6 +89,15 @@ def evaluate(
     return Evaluation(per_query, [query for query in qrels if query not in rankings], judged)
 
 
+def require_measures(names: Iterable[str]) -> None:
+    """Raise an InputError for a name that `evaluate` would not know: at once, and not after an hour of training.
+
+    >>> require_measures(["nDCG@10", "R(rel=2)@1000"])
+    """
+    for name in names:
+        _parse(name)
+
+
 def judged_cutoff(measure: str) -> int:
     """The rank down to which `Evaluation.judged` looks: the measure's own cutoff, or 10 if it has none.
 

@@ -24,7 +24,7 @@ from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.evaluation.measures import evaluate
+from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files import locked, new_file, on_disk, read_header, sha256
 from remargin.mining import MiningSettings, mine
@@ -80,7 +80,7 @@ def start(
     out = request.out
     asked = {**{name: _plain(value) for name, value in asdict(request).items()}, "settings": asdict(settings)}
     _is_new(out, asked, resume)
-    evaluate(Run.of({}), {"": {"": 1}}, [settings.validation_measure])  # an unknown measure is an error now
+    require_measures([settings.validation_measure])
     options: Any = {"query_length": request.query_length, "document_length": request.document_length}
     model = BiEncoder.from_pretrained(request.model, pooling=request.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
     loss = settings.loss.build(model.similarity)

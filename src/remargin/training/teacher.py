@@ -26,15 +26,15 @@ from remargin.data.shuffle import Shuffle
 from remargin.data.tables import Rejects
 from remargin.data.tokens import LONGER, PairTokens
 from remargin.errors import InputError
-from remargin.evaluation.measures import evaluate
+from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files import read_header, refuse_existing, sha256
 from remargin.progress import track
-from remargin.retrieval.search import search
 from remargin.teaching import readable_triplets
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.training.optimiser import learning_rate, parameter_groups
 from remargin.training.settings import FitSettings, fast_precision
+from remargin.training.validation import candidates
 
 
 @dataclass(frozen=True)
@@ -305,33 +305,28 @@ class _Reranking:
     def __init__(
         self, model: CrossEncoder, collection: Collection, settings: TeacherSettings, first_stage: Run | None
     ) -> None:
-        self.split, self._measure, depth = collection.split, settings.validation_measure, settings.validation_depth
+        self.split, self._measure = collection.split, settings.validation_measure
+        require_measures([self._measure])
         some = collection.sample(settings.validation_queries, settings.seed)
-        self._qrels = some.qrels
-        evaluate(Run.of({}), self._qrels, [self._measure])  # an unknown measure is an error now, not later
         if unfit := model.too_long(some.queries):
             problem = f"validation query leaves no room for a document in {model.length} tokens"
             raise InputError(problem, id=unfit[0], do=LONGER)
-        run = first_stage or search(some, "bm25", k=depth)
-        self._found = {id: run.top(id, depth) for id in some.queries}
-        pairs = [(id, document) for id, found in self._found.items() for document in found]
-        if not pairs:
-            raise InputError("the first-stage run has none of the validation queries", do="give a run of that split")
-        unknown = next((document for _, document in pairs if document not in collection.documents), None)
-        if unknown is not None:
-            problem = "the first-stage run has a document that is not in the collection"
-            raise InputError(problem, id=unknown, do="check that run and collection belong together")
-        self._pairs = [(some.queries[id], collection.documents[document]) for id, document in pairs]
-        self.before = self._value([run.rankings[id][document] for id, document in pairs])
+        found_before = candidates(some, settings.validation_depth, first_stage)
+        self._qrels, self._found = some.qrels, {id: list(found) for id, found in found_before.items()}
+        self._pairs = [
+            (some.queries[id], collection.documents[document])
+            for id, found in self._found.items()
+            for document in found
+        ]
+        self.before = self._measured(found_before)
 
     def __call__(self, model: CrossEncoder) -> float:
         [scored] = model.score_blocks([self._pairs])
-        return self._value(scored.scores.tolist())
+        values = iter(scored.scores.tolist())
+        return self._measured({id: dict(zip(found, values, strict=False)) for id, found in self._found.items()})
 
-    def _value(self, scores: list[float]) -> float:
-        values = iter(scores)
-        run = Run.of({id: dict(zip(found, values, strict=False)) for id, found in self._found.items()})
-        return evaluate(run, self._qrels, [self._measure]).means[self._measure]
+    def _measured(self, scores: dict[str, dict[str, float]]) -> float:
+        return evaluate(Run.of(scores), self._qrels, [self._measure]).means[self._measure]
 
 
 def _fingerprint(
