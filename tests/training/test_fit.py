@@ -22,7 +22,7 @@ from remargin.losses import DualTeacherLoss
 from remargin.training.data import TrainingData
 from remargin.training.engine import Engine
 from remargin.training.loop import fit
-from remargin.training.optimiser import learning_rate, make_optimiser
+from remargin.training.optimiser import make_optimiser
 from remargin.training.settings import PRESETS, fit_settings
 from remargin.training.validation import Validator
 
@@ -113,8 +113,8 @@ def test_presets_are_what_the_paper_and_its_code_say() -> None:
     for preset in (paper, released):
         assert (preset.batch_size, preset.weight_decay, preset.gamma, preset.patience) == (128, 1e-6, 0.99999, 16)
         assert preset.validate_every == 500
-        assert learning_rate(preset, 0) == preset.learning_rate
-        assert learning_rate(preset, 1000) == pytest.approx(preset.learning_rate * 0.99999**1000)
+        assert preset.rates()(0) == preset.learning_rate
+        assert preset.rates()(1000) == pytest.approx(preset.learning_rate * 0.99999**1000)
 
 
 @pytest.mark.parametrize("target", ["0.3", "adaptive", "distributed", "mean", "contrastive"])

@@ -24,7 +24,7 @@ from remargin.training.data import TrainingData
 from remargin.training.engine import Engine, matmul_rate
 from remargin.training.in_batch_teacher import InBatchTeacher
 from remargin.training.log import Log, Meter
-from remargin.training.optimiser import learning_rate, make_optimiser
+from remargin.training.optimiser import make_optimiser
 from remargin.training.samplers import make_sampler
 from remargin.training.settings import FitSettings, fast_precision
 from remargin.training.stopping import Stopping
@@ -110,7 +110,7 @@ def fit(
     model, loss = model.to(device), loss.to(device)
     batches = _batches(training, model, loss, settings, out, resume, say)
     torch.manual_seed(settings.seed)
-    optimiser = make_optimiser([model, loss], settings)
+    optimiser, rates = make_optimiser([model, loss], settings), settings.rates()
     _, wrapped = fabric.setup(model, optimiser)
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
     engine = Engine(model, settings, device, dtype, batches.typical_lengths())
@@ -135,7 +135,7 @@ def fit(
         while progress.step < settings.steps and not (best.out_of_patience or asked):
             step = progress.step
             for group in optimiser.param_groups:
-                group["lr"] = learning_rate(settings, step)
+                group["lr"] = rates(step)
             for number in range(step * settings.accumulate, (step + 1) * settings.accumulate):
                 waited = loader.waited
                 batch, cut = next(loader)
@@ -162,12 +162,8 @@ def fit(
             if to_log or to_validate or to_save:
                 watch.check(value, positives)
             if to_log:
-                log.training(
-                    progress.step,
-                    value,
-                    learning_rate(settings, step),
-                    statistics(loss, queries, positives, negatives, arguments),
-                )
+                margins = statistics(loss, queries, positives, negatives, arguments)
+                log.training(progress.step, value, rates(step), margins)
             if to_validate:
                 best.validate(engine, model, log, meter)
             progress.seconds = before_stop + time.perf_counter() - started

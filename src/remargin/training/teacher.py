@@ -32,8 +32,9 @@ from remargin.files import read_header, refuse_existing, sha256
 from remargin.progress import track
 from remargin.teaching import readable_triplets
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from remargin.training.optimiser import learning_rate, parameter_groups
-from remargin.training.settings import FitSettings, fast_precision
+from remargin.training.optimiser import parameter_groups
+from remargin.training.rates import RateSchedule
+from remargin.training.settings import fast_precision
 from remargin.training.validation import candidates
 
 
@@ -57,12 +58,11 @@ class TeacherSettings:
         for name in ("epochs", "batch_size", "validations", "validation_depth", "validation_queries"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", do="it must be at least 1")
-        self.schedule(1)
+        self.rates(1)  # an InputError for values that make no schedule
 
-    def schedule(self, steps: int) -> FitSettings:
+    def rates(self, steps: int) -> RateSchedule:
         """A learning rate that rises for a share of the steps, and then falls to zero."""
-        rate = self.learning_rate
-        return FitSettings(steps=steps, learning_rate=rate, warm_up=self.warm_up, schedule="linear")
+        return RateSchedule(self.learning_rate, steps, self.warm_up, "linear")
 
 
 @dataclass
@@ -182,7 +182,7 @@ class _Training:
         self._model, self._data, self._settings, self._validator = model, data, settings, validator
         self._checkpoint, self._started, self._say = checkpoint, started, say
         self._precision = fast_precision() if model.precision == "auto" else model.precision
-        self._schedule = settings.schedule(data.steps)
+        self._rates = settings.rates(data.steps)
         self._marks = {math.ceil(data.steps * (i + 1) / settings.validations) for i in range(settings.validations)}
         groups = parameter_groups([model.model], settings.weight_decay)
         self._optimiser = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
@@ -216,7 +216,7 @@ class _Training:
     def _step(self, batch: PairTokens) -> Tensor:
         model, settings = self._model, self._settings
         for group in self._optimiser.param_groups:
-            group["lr"] = learning_rate(self._schedule, self.progress.step)
+            group["lr"] = self._rates(self.progress.step)
         with torch.autocast(model.device.type, torch.bfloat16, enabled=self._precision == "bf16"):
             scores = model.logits(batch).view(-1, self._data.width)
         loss = cross_entropy(scores, scores.new_zeros(len(scores), dtype=torch.long))  # the positive is first
@@ -248,7 +248,10 @@ class _Training:
 
 
 class _Sums(nn.Module):
-    """Losses of the first and of the last tenth of the steps, and seconds, added up: a module for checkpoints' sake."""
+    """Sums of the losses in the first and in the last tenth of the steps, and of the seconds spent on validation.
+
+    It is a module because a checkpoint holds the tensors of modules.
+    """
 
     first: Tensor
     last: Tensor
