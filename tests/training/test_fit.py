@@ -117,6 +117,11 @@ def test_presets_are_what_the_paper_and_its_code_say() -> None:
         assert preset.rates()(1000) == pytest.approx(preset.learning_rate * 0.99999**1000)
 
 
+def test_clipping_and_patience_can_be_switched_off() -> None:
+    assert (fit_settings().clip, fit_settings("paper").patience) == (1.0, 16)
+    assert (fit_settings(clip=None).clip, fit_settings("paper", patience=None).patience) == (None, None)
+
+
 @pytest.mark.parametrize("target", ["0.3", "adaptive", "distributed", "mean", "contrastive"])
 def test_every_loss_trains(target: str, model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
     chosen = settings(target=target, steps=30, log_every=1, learning_rate=3e-3)

@@ -192,7 +192,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def fit_settings(preset: str = "default", **overrides: Any) -> FitSettings:
-    """A preset with some settings changed; those of the loss go by their own names. None changes nothing.
+    """A preset with some settings changed; those of the loss go by their own names.
+
+    A None is a value like any other: `clip=None` trains without clipping, and `patience=None` to the last step.
 
     >>> settings = fit_settings("paper", steps=10, target="adaptive")
     >>> settings.steps, settings.batch_size, settings.loss.target
@@ -200,7 +202,7 @@ def fit_settings(preset: str = "default", **overrides: Any) -> FitSettings:
     """
     if preset not in PRESETS:
         raise InputError(f"unknown preset {preset!r}", do=f"use {', '.join(PRESETS)}")
-    values = {**PRESETS[preset], **{name: value for name, value in overrides.items() if value is not None}}
+    values = {**PRESETS[preset], **overrides}
     of_loss = {f.name for f in fields(LossSettings)}
     loss = LossSettings(**{name: values.pop(name) for name in list(values) if name in of_loss})
     return FitSettings(loss=loss, **values)
