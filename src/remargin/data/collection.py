@@ -32,7 +32,7 @@ def texts_fingerprint(texts: Mapping[str, str]) -> str:
 
 
 def has_queries(source: Source, split: str) -> bool:
-    """Whether a split is there and not empty: tables and docstrings always name three, but may be too small for dev."""
+    """Whether a split has judgments: tables and docstrings name all three, but a small one has an empty dev split."""
     return split in source.splits() and any(True for _ in source.judgments(split))
 
 
@@ -117,7 +117,7 @@ class Collection:
         return cls(str(data), split, documents, queries, qrels, rejects, source.notes)
 
     def sample(self, queries: int, seed: int) -> Collection:
-        """The collection with so many of its queries at most, drawn with the seed, in their order.
+        """The collection with at most `queries` of its queries, drawn with the seed, in their order.
 
         >>> collection = Collection.load("docstrings:json", split="test")
         >>> list(collection.sample(2, seed=0).queries) == list(collection.sample(2, seed=0).qrels)

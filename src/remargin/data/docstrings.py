@@ -195,7 +195,7 @@ def _public_definitions(tree: ast.Module, module: str) -> Iterator[tuple[str, _D
 
 
 def _statements(node: ast.AST) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Definitions directly inside, also those under an `if` or a `try`."""
+    """The definitions in a module or class itself, also those under an `if` or a `try`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield child

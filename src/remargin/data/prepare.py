@@ -174,7 +174,7 @@ NumberedTriplet = tuple[list[int], list[float] | None]  # rows of query, positiv
 
 @dataclass
 class _Preparation:
-    """The work on one folder."""
+    """Prepares one folder."""
 
     folder: Path
     unfinished: Path

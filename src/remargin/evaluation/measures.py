@@ -90,7 +90,7 @@ def evaluate(
 
 
 def require_measures(names: Iterable[str]) -> None:
-    """Raise an InputError for a name that `evaluate` would not know: at once, and not after an hour of training.
+    """Raise an InputError for a name that `evaluate` does not know, so that it shows before hours of work.
 
     >>> require_measures(["nDCG@10", "R(rel=2)@1000"])
     """
@@ -118,7 +118,7 @@ def own_cutoff(measure: str) -> int | None:
 
 
 def _grades(query: str, judged: Mapping[str, int]) -> dict[str, int]:
-    """Python's integers, which pytrec_eval wants, out of NumPy's, or out of 1.0."""
+    """The grades as Python's integers, which pytrec_eval wants; they may come as NumPy's, or as 1.0."""
     for document, grade in judged.items():
         if not (isinstance(grade, Real) and abs(grade) <= LARGEST_GRADE and grade == int(grade)):
             problem = f"grade {grade!r} of document {document!r} is not a whole number"

@@ -1,4 +1,4 @@
-"""Batches of triplets from a prepared folder: any step's batch, straight away, from the seed and the step alone."""
+"""Batches of triplets from a prepared folder. Any batch follows from the seed and its number alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST_BATCHES = 8
 
 
 class TripletBatch(NamedTuple):
-    """Rows of queries, positives and negatives, and the teacher's margins if there are scores."""
+    """Row numbers of queries, positives and negatives in their token stores, and the margins of teachers, if any."""
 
     queries: NDArray[np.int64]
     positives: NDArray[np.int64]
@@ -35,7 +35,7 @@ class TripletBatch(NamedTuple):
 
 
 class Batches:
-    """Batches of triplets: any of them, by its number.
+    """The batches of a run: any of them, by its number.
 
     Args:
         data: where texts and triplets come from.
@@ -79,14 +79,14 @@ class Batches:
         return [self._data.queries.take(batch.queries), self._data.documents.take(documents)]
 
     def typical_lengths(self) -> NDArray[np.int64]:
-        """How long the texts of the first batch are; of the largest of the first ones, if they differ in size."""
+        """How many tokens each text of a full batch has: of the largest among the first batches."""
         first = [self.batch(number) for number in range(min(FIRST_BATCHES, self.steps_per_epoch))]
         largest = max(first, key=lambda batch: len(batch.queries))
         return np.concatenate([tokens.lengths for tokens in self.tokens(largest)])
 
 
 class Loader:
-    """Batches from one number on, read and cut a step ahead in a thread; knows how long it was waited for."""
+    """Batches from number `start` on, read and cut a step ahead in a thread; `waited` is how long training waited."""
 
     def __init__(self, batches: Batches, start: int, cut: Callable[[Sequence[Tokens]], MicroBatches]) -> None:
         from_start = map(batches.batch, itertools.count(start))

@@ -73,7 +73,7 @@ class InBatchTeacher:
 
 
 def _vectors(teacher: BiEncoder, store: TokenStore, file: Path, resume: bool) -> NDArray[Any]:
-    """A store's vectors in a file, one block of texts after another. Its header says how many are safely in it."""
+    """A store's vectors, written block by block. The file's header says how many texts are done."""
     header, shape = file.with_suffix(".json"), (len(store), teacher.dimension)
     made = {"format": FORMAT, "teacher": teacher.fingerprint(), "texts": store.header["sha256"], "shape": list(shape)}
     done = _done(file, header, made) if resume else 0
@@ -90,7 +90,7 @@ def _vectors(teacher: BiEncoder, store: TokenStore, file: Path, resume: bool) ->
 
 
 def _done(file: Path, header: Path, made: dict[str, Any]) -> int:
-    """How many texts have their vectors already: none, unless all was made in the same way and is there."""
+    """How many texts have their vectors in the file already: 0 if it is damaged or was made in another way."""
     try:
         before = read_header(header, FORMAT, "it is made again")
         done = int(before.pop("done"))

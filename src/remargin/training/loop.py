@@ -31,12 +31,13 @@ from remargin.training.stopping import Stopping
 from remargin.training.supervision import loss_arguments, require_teachers, statistics, teacher_scale
 from remargin.training.validation import Validator
 
-# What a run cannot change on its way, beside its loss.
+# Settings that must stay the same when a run is resumed. So must its loss.
 FIXED = (
     "batch_size", "accumulate", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "warm_up", "schedule",
     "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout",
 )  # fmt: skip
-# Mean cosine among a batch's positives: an encoder that comes to this has collapsed; at this, nothing differs any more.
+# Mean cosine among a batch's positives: above the first, an encoder has collapsed in training; above the second, its
+# vectors are all the same, which is too much even for one that began collapsed.
 COLLAPSED = 0.9999
 ALL_THE_SAME = 1 - 1e-7
 
@@ -231,7 +232,7 @@ class _Watch:
         self._progress = progress
 
     def check(self, loss: Tensor, positives: Tensor) -> None:
-        """Look at a step's loss and vectors."""
+        """Raise an InputError if a step's loss is not a number, or its vectors are all alike."""
         step = self._progress.step
         if not math.isfinite(loss.item()):
             raise InputError(f"the loss is {loss.item()} at step {step}", do=self._do)

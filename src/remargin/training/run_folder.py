@@ -119,13 +119,13 @@ class RunFolder:
 
 
 def _placed(asked: dict[str, Any]) -> dict[str, Any]:
-    """What was asked for, wherever the run's folder is now, and however the paths of files are written."""
+    """What was asked for, with the paths of files made absolute and without the run's own folder, which may move."""
     paths = {n: str(Path(v).resolve()) for n, v in asked.items() if isinstance(v, str) and on_disk(v)}
     return {name: paths.get(name, value) for name, value in asked.items() if name != "out"}
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """The names of what differs, settings within settings by their own. What was not known before does not count.
+    """The names of values that differ, those inside a dict by their own names. What `before` lacks does not count.
 
     >>> _differences({"data": "faq", "settings": {"steps": 1}}, {"data": "faq", "settings": {"steps": 2}})
     ['steps']

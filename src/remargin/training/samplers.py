@@ -29,7 +29,7 @@ class Drawn(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Batch after batch: `epoch` says what an epoch goes through, `epoch_triplets` how many triplets that takes."""
+    """Draws batches. `epoch` says in words what an epoch goes through, `epoch_triplets` how many triplets it has."""
 
     steps_per_epoch: int
     epoch_triplets: int
@@ -40,7 +40,7 @@ class Sampler(Protocol):
 
 
 class RandomSampler:
-    """Every triplet once an epoch, in an order of its own; several negatives take turns, epoch by epoch.
+    """Every triplet once an epoch, in another order each time; several negatives take turns, epoch by epoch.
 
     What is left over when the batches are full waits for another epoch.
 
@@ -59,7 +59,7 @@ class RandomSampler:
 
     @classmethod
     def of(cls, triplets: Triplets, batch_size: int, seed: int) -> RandomSampler:
-        """Of these triplets."""
+        """A sampler of these triplets."""
         return cls(len(triplets), triplets.negatives, batch_size, seed)
 
     def __call__(self, number: int) -> Drawn:
@@ -146,7 +146,7 @@ class TopicSampler:
         return self._draw(queries, np.random.default_rng([self._seed % 2**64, number]))
 
     def _shuffle(self, size: int, epoch: int, which: int) -> Shuffle:
-        """An epoch has an order of the batches, number 0, and one for each topic."""
+        """The orders of an epoch: `which` is 0 for that of the batches, and 1 + t for that of topic t's queries."""
         return Shuffle(size, self._seed, epoch * (1 + len(self._sizes)) + which)
 
 
@@ -179,7 +179,7 @@ def balanced_pairs(
         triplets: with scores.
         queries: those of the batch.
         rng: to draw with.
-        drop_bins: leave out so many of the bins, those of the largest margins: negatives that are easy to tell. Fewer
+        drop_bins: how many bins to leave out, from the largest margins down: negatives that are easy to tell. Fewer
             than `bins`; a query always keeps its hardest pair, which is in the first bin.
         bins: how many.
 

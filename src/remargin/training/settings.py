@@ -21,7 +21,7 @@ SamplerName = Literal["random", "tas", "tas-balanced"]
 
 
 def idle_settings(target: str, in_batch: bool) -> dict[str, tuple[str, ...]]:
-    """The settings of a loss that have nothing to do, under what they do nothing for.
+    """The settings that have no effect with a loss; each key says in words why, as in "error does nothing for KEY".
 
     >>> idle_settings("contrastive", in_batch=False)["the contrastive loss"]
     ('in_batch', 'error', 'stop_gradient')

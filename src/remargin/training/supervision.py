@@ -61,13 +61,13 @@ def teacher_scale(
 
 
 def natural_scale(triplets: Triplets, similarity: Similarity) -> float:
-    """What a teacher's margins are multiplied with unless told: 1 for dot products; for cosines 99% come within 1."""
+    """The default of `teacher_scale`: 1 for dot products; for cosines, what brings 99% of the margins within ±1."""
     large = triplets.large_margin() if similarity == "cosine" else None
     return 1 / large if large else 1.0
 
 
 def loss_arguments(loss: nn.Module, batch: TripletBatch, device: torch.device) -> dict[str, Any]:
-    """What a loss takes, of one batch. Ids stay on the CPU, where they are compared while the GPU computes vectors."""
+    """The further arguments of a loss for a batch. Ids stay on the CPU: they are compared there while the GPU works."""
     found: dict[str, Any] = {}
     for name in takes(loss):
         if name == IDS:

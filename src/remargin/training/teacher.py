@@ -196,7 +196,7 @@ class _Training:
         self._seconds_before = self.progress.seconds
 
     def seconds(self) -> float:
-        """All the time it took, also before a stop."""
+        """How long it has taken, also before it was stopped and resumed."""
         return self._seconds_before + time.perf_counter() - self._started
 
     def run(self) -> None:
@@ -230,7 +230,7 @@ class _Training:
         return loss
 
     def _validate(self, loss: float) -> None:
-        """Stop if the loss is no number; measure, and keep the weights if they are the best so far."""
+        """Raise an InputError if the loss is not a number; else measure, and keep the weights if they are the best."""
         progress, measure = self.progress, self._settings.validation_measure
         if not math.isfinite(loss):
             do = f"use a lower learning rate than {self._settings.learning_rate:g}"
@@ -264,7 +264,7 @@ class _Sums(nn.Module):
             self.register_buffer(name, torch.zeros(()))
 
     def add(self, step: int, loss: Tensor) -> None:
-        """Count the loss of a step, from 1, without waiting for it."""
+        """Add the loss of a step, from 1, without waiting until the device has computed it."""
         if step <= self.steps:
             self.first += loss
         if step > self._all - self.steps:
@@ -290,7 +290,7 @@ class _Data:
         return len(self._rows)
 
     def batches(self, done: int) -> Iterator[PairTokens]:
-        """All batches after so many."""
+        """All batches after the first `done`."""
         for epoch in range(done // self._steps, self._settings.epochs):
             order = Shuffle(len(self), self._settings.seed, epoch)(np.arange(len(self)))
             for rows in np.array_split(order, self._steps)[max(0, done - epoch * self._steps) :]:
@@ -340,7 +340,7 @@ def _fingerprint(
     validation: Collection | None,
     first_stage: Run | None,
 ) -> str:
-    """Says what a cross-encoder is made from, so that it is not made again after a stop."""
+    """A hash of all that a cross-encoder is made from: the same one is not trained twice."""
     if not triplets.is_file():
         raise InputError("no such file", file=triplets, do="check the path")
     documents = texts_fingerprint(collection.documents)
