@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from remargin.data.collection import Text
+    from remargin.data.source import Text
     from remargin.data.tables import Rejects
     from remargin.encoder import BiEncoder
     from remargin.retrieval.vectors import Vectors
@@ -239,7 +239,8 @@ def _load(model: str, length: int | None, what: str, compute: str = "auto") -> B
 
 def _texts(data: str, what: str, rejects: Rejects) -> Iterator[Text]:
     """A collection's texts, streamed; what was skipped is counted on standard error at the end."""
-    from remargin.data.collection import checked_texts, open_source
+    from remargin.data.collection import open_source
+    from remargin.data.source import checked_texts
 
     source = open_source(data, rejects)
     if what == "documents":
