@@ -23,8 +23,10 @@ from made_up import PASSAGE, QUERY
 from remargin.data.tokens import Tokenizer, Tokens, TokenWriter
 from remargin.data.triplets import TripletWriter
 from remargin.encoder import BiEncoder
-from remargin.training.batches import Loader, TrainingData
+from remargin.training.batches import Batches, Loader
+from remargin.training.data import TrainingData
 from remargin.training.engine import Engine
+from remargin.training.samplers import RandomSampler
 from remargin.training.settings import FitSettings
 
 DOCUMENTS, QUERIES, TRIPLETS, BATCHES = 9_000_000, 1_000_000, 40_000_000, 10_000
@@ -63,12 +65,13 @@ def main() -> None:
         writer.start()  # in a process of its own, whose memory does not count
         writer.join()
         before = resident()
-        data = TrainingData(Path(scratch) / "data", batch_size=128, seed=0)
-        engine = Engine(model, FitSettings(), torch.device("cpu"), torch.float32, data.typical_lengths())
+        data = TrainingData(Path(scratch) / "data")
+        batches = Batches(data, RandomSampler.of(data.triplets, batch_size=128, seed=0))
+        engine = Engine(model, FitSettings(), torch.device("cpu"), torch.float32, batches.typical_lengths())
         weights = resident()
         marks = {}
         started = time.perf_counter()
-        with Loader(data, 0, engine.cut) as loader:
+        with Loader(batches, 0, engine.cut) as loader:
             for number, _ in zip(range(1, BATCHES + 1), loader, strict=False):
                 if number in (1, 10, 100, 1000, BATCHES // 2, BATCHES):
                     marks[number] = resident()

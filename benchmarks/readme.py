@@ -13,7 +13,8 @@ from collections import Counter
 from itertools import chain
 from pathlib import Path
 
-from remargin.experiments.claim import CLAIMS, FAILS, HOLDS, OPEN
+from remargin.experiments.claim import FAILS, HOLDS, OPEN
+from remargin.experiments.claims import CLAIMS
 from remargin.experiments.reproduce import CLAIMS_FOLDER
 from remargin.report.sections import FILE, Section
 from remargin.report.tables import Block, Cell, Table

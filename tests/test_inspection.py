@@ -14,7 +14,9 @@ from remargin.cli import app
 from remargin.data.prepare import TextSettings, prepare
 from remargin.inspection import explain, inspect
 from remargin.mining import MiningSettings, mine
-from remargin.training.batches import TrainingData
+from remargin.training.batches import Batches
+from remargin.training.data import TrainingData
+from remargin.training.samplers import RandomSampler
 
 
 def test_by_hand() -> None:
@@ -50,8 +52,8 @@ def prepared(tiny_model: Any, tmp_path: Path) -> Path:
 
 def test_it_is_the_batch_that_training_sees(tiny_model: Any, prepared: Path) -> None:
     model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
-    rows = TrainingData(prepared, 8, 3).batch(2)
-    store = TrainingData(prepared, 8, 3)
+    store = TrainingData(prepared)
+    rows = Batches(store, RandomSampler.of(store.triplets, 8, 3)).batch(2)
     place = 5
     query = store.queries.ids[int(rows.queries[place])]
     first = [store.queries.ids[int(row)] for row in rows.queries].index(query)

@@ -22,7 +22,7 @@ from remargin.postnorm import PostNorm, Sources
 
 log = logging.getLogger(__name__)
 
-# To encode so many tokens at once is fastest: what fits a CPU's caches, and what fills a GPU.
+# How many tokens at once are encoded fastest, on a CPU (what fits its caches) and on a GPU (what fills it).
 TOKENS_AT_ONCE = (2400, 65_536)
 
 EngineName = Literal["auto", "packed", "padded"]
@@ -42,7 +42,7 @@ register_optimizer_step_post_hook(_count_step)
 
 @torch.no_grad()
 def weights_state(module: nn.Module) -> tuple[Any, ...]:
-    """Becomes another when a weight is changed or moved: a copy that was made before is then out of date.
+    """A value that changes when a weight is changed or moved, which tells that a copy of the weights is out of date.
 
     Every step of every optimiser counts: a fused one changes weights without a trace in their versions. So does
     `weight.data.copy_(...)` for a whole model, as averaging does, which shows in a few numbers of some weights.
@@ -114,12 +114,12 @@ class Compute(nn.Module):
 
     @property
     def packed(self) -> bool:
-        """Whether no padding is computed, but perhaps in the attention."""
+        """Whether texts are computed without padding, except perhaps in the attention."""
         return not isinstance(self.body, _Padded)
 
     @property
     def linear_weights(self) -> int:
-        """How many weights a token is multiplied with; twice that many floating-point operations, forward."""
+        """How many weights a token is multiplied with: half of the floating-point operations of its forward pass."""
         return sum(layer.weight.numel() for layer in self.body.modules() if isinstance(layer, nn.Linear))
 
     def describe(self, device: torch.device) -> str:
@@ -131,7 +131,7 @@ class Compute(nn.Module):
         return f"packed ({attention_name(device, self.dtype, self._head_size, biased)}), {name}"
 
     def freeze(self) -> Compute:
-        """Only encode from now on, which lets a CPU lay out the weights for it. The masters are forgotten."""
+        """Give up training: a CPU then lays out the weights for encoding, and the master weights are forgotten."""
         self.eval().requires_grad_(False)
         if isinstance(self.body, _Theirs):
             self.body.to(self.dtype)
@@ -151,7 +151,7 @@ class Compute(nn.Module):
         return list(cut(lengths, TOKENS_AT_ONCE[gpu], by_length=not (gpu and self.packed)))
 
     def each(self, work: Callable[[Packed], R], parts: Iterable[Packed], count: int) -> Iterator[R]:
-        """What `work`, which calls this without gradients, makes of each part: on a CPU, several at a time."""
+        """What `work` returns for each part; on a CPU, several parts at a time. `work` computes without gradients."""
         ours = isinstance(self.body, PostNorm) and self.body.word.device.type == "cpu"
         return on_all_cores(work, parts, count) if ours else map(work, parts)
 
@@ -174,12 +174,12 @@ class Compute(nn.Module):
 
     @torch.no_grad()
     def pull(self) -> None:
-        """Take over the master weights as they are now."""
+        """Copy the master weights as they are now."""
         mine = [part for target, masters in self.sources for part in _parts(target, masters)]
         copy_together(mine, [master for _, masters in self.sources for master in masters])
 
     def gradients(self, vectors: Tensor, of_vectors: Tensor) -> list[Tensor]:
-        """The gradients of the masters, in the precision computed in, from those of the vectors."""
+        """The gradients of the master weights, in the precision of the computation, from those of the vectors."""
         found = torch.autograd.grad(vectors, self.trained, of_vectors, allow_unused=True)
         parts: list[Tensor] = []
         for gradient, mine, sizes in zip(found, self.trained, self._sizes, strict=True):
@@ -201,7 +201,7 @@ def in_batches(lengths: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]
 
 
 def copy_together(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copy tensors into others in a few launches: one for all that go from one precision to another."""
+    """Copy tensors into others in a few launches: one for each pair of precisions."""
     groups: dict[tuple[torch.dtype, torch.dtype], list[tuple[Tensor, Tensor]]] = defaultdict(list)
     for target, source in zip(targets, sources, strict=True):
         groups[target.dtype, source.dtype].append((target, source))
@@ -235,7 +235,7 @@ class _Theirs(nn.Module):
 
 
 class _ThroughInterface(_Theirs):
-    """With our attention through its interface."""
+    """transformers' model over packed texts, with our attention through its attention interface."""
 
     def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
         super().__init__(backbone, dtype)
@@ -251,7 +251,7 @@ class _ThroughInterface(_Theirs):
 
 
 class _Padded(_Theirs):
-    """As it is: texts become rows of a rectangle."""
+    """transformers' model as it is, over texts that are padded to the longest."""
 
     def __init__(self, backbone: Any, dtype: torch.dtype, attention_dropout: bool) -> None:
         super().__init__(backbone, dtype)

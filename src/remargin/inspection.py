@@ -16,7 +16,9 @@ from remargin.data.collection import open_source
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.losses import Similarity
-from remargin.training.batches import TrainingData
+from remargin.training.batches import Batches
+from remargin.training.data import TrainingData
+from remargin.training.samplers import RandomSampler
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,13 @@ def inspect(
     Raises:
         InputError: if the data are of another model, or the query is not in the batch.
     """
-    training = TrainingData(data, batch_size, seed)
-    training.queries.require(model.tokenizer, model.query_length, model.query_prefix)
-    training.documents.require(model.tokenizer, model.document_length, model.document_prefix)
-    rows = training.batch(batch)
+    training = TrainingData(data)
+    training.require(model)
+    batches = Batches(training, RandomSampler.of(training.triplets, batch_size, seed))
+    rows = batches.batch(batch)
     queries, documents = training.queries.ids, training.documents.ids
     place = _place([queries[row] for row in rows.queries.tolist()], query, batch)
-    of_queries, of_documents = (model.encode_tokens(tokens) for tokens in training.tokens(rows))
+    of_queries, of_documents = (model.encode_tokens(tokens) for tokens in batches.tokens(rows))
     positives, negatives = np.split(of_documents, 2)
     found = explain(of_queries[place], positives[place], negatives, model.similarity)
     id, own = queries[int(rows.queries[place])], documents[int(rows.positives[place])]

@@ -51,8 +51,10 @@ class Packed(NamedTuple):
 
 
 def pack(tokens: Tokens, longest: int | None = None, multiple: int = 1, texts: int = 0) -> Packed:
-    """Texts end to end. With `multiple`, fillers come last, so that shapes recur: a multiple of so many tokens, and at
-    least `texts` texts.
+    """Texts end to end.
+
+    With a `multiple` above 1, filler texts are added at the end, so that batches have one of a few shapes: the number
+    of tokens is a multiple of it, and there are at least `texts` texts.
 
     >>> packed = pack(Tokens(np.array([7, 8, 9]), np.array([1, 2])), multiple=4, longest=2, texts=3)
     >>> packed.bounds.tolist(), packed.positions.tolist(), packed.fillers
@@ -91,7 +93,7 @@ def select(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
 
 
 def cut(lengths: NDArray[np.int64], budget: int, by_length: bool) -> Iterator[NDArray[np.int64]]:
-    """Texts in groups of at most so many tokens, but at least one text.
+    """Texts in groups of at most `budget` tokens; a text that is longer has a group of its own.
 
     In their order; or, where padding costs, the longest first, and padding counts against the budget: texts of just one
     length share a group if they fill half of it. Longest first also means that what is too large for memory fails at
@@ -121,7 +123,7 @@ def cut(lengths: NDArray[np.int64], budget: int, by_length: bool) -> Iterator[ND
 
 
 class AttentionDropout(NamedTuple):
-    """Which share of the attention weights is dropped; for our kernels, seeds to choose them with, and which seed."""
+    """The share of the attention weights that is dropped; our kernels choose them with seed `which` of `seeds`."""
 
     share: float = 0.0
     seeds: Tensor | None = None

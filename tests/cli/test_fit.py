@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
-from remargin import BiEncoder
+from remargin import BiEncoder, InputError
 from remargin.cli import app
-from remargin.training.settings import FitSettings, LossSettings
+from remargin.training import run
+from remargin.training.run import RunRequest
+from remargin.training.settings import FitSettings, LossSettings, fit_settings
 
 
 @pytest.mark.parametrize(
@@ -45,6 +48,22 @@ def test_options_with_an_effect_are_not(remargin: Callable[..., Any], tmp_path: 
     result = remargin("fit", "--data", "nothing", "--model", "none", "--out", tmp_path / "run", *options.split())
     assert result.returncode == 2
     assert "does nothing" not in result.stderr
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_options_that_are_not_given_leave_the_preset_as_it_is(
+    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[FitSettings] = []
+
+    def start(request: RunRequest, settings: FitSettings, resume: bool) -> None:
+        started.append(settings)
+        raise InputError("stopped here", do="nothing")
+
+    monkeypatch.setattr(run, "start", start)
+    arguments = ["fit", "--data", "x", "--model", "y", "--out", str(tmp_path), "--preset", preset, "--steps", "3"]
+    assert isinstance(CliRunner().invoke(app, arguments).exception, InputError)
+    assert started == [fit_settings(preset, steps=3)]
 
 
 def test_help_shows_the_defaults_as_they_are() -> None:

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from remargin.experiments.claim import CLAIMS, FAILS, HOLDS, OPEN
-from remargin.experiments.claims import check_claims, claims
+from remargin.experiments.claim import FAILS, HOLDS, OPEN
+from remargin.experiments.claims import CLAIMS, check_claims, checked_only, claims
 from remargin.experiments.claims_of_figures import ROLES
-from remargin.experiments.claims_of_tables import TARGETS
-from remargin.experiments.outcome import read_numbers
-from remargin.experiments.published import published_variants
+from remargin.experiments.claims_of_variants import TARGETS
+from remargin.experiments.outcome import read_numbers, with_tests
+from remargin.experiments.published import PublishedBaseline, published_baselines, published_variants
 from remargin.experiments.results import HITS, MEASURE, RECALL, WITH, WITHOUT
 
 
 def curve(highest: float, at: float, triplets: int, hits: float) -> dict[str, Any]:
     found = {"highest": highest, "at": at, "validation": triplets // 1000, "triplets": triplets, "last": highest - 0.1}
-    return {MEASURE: found, HITS: {**found, "highest": hits}}
+    return {MEASURE: found, HITS: {**found, "highest": hits, "at": 0.5}}
 
 
 def variant(ndcg: float, recall: float, seconds: float, triplets: float) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def baseline(ndcg: float, recall: float, triplets: int) -> dict[str, Any]:
 def as_the_paper() -> dict[str, Any]:
     """Numbers for which every claim of the paper holds."""
     static = {
-        WITHOUT: {"best": {MEASURE: [0.2], HITS: [0.4, 0.5]}, "highest": 0.6, "highest_hits": 0.8, "gain": 0.2},
+        WITHOUT: {"best": {MEASURE: [0.2], HITS: [0.4, 0.5]}, "highest": 0.6, "highest_hits": 0.75, "gain": 0.2},
         WITH: {"best": {MEASURE: [0.3], HITS: [0.5]}, "highest": 0.5, "highest_hits": 0.7, "gain": 0.15},
     }
     other = copy.deepcopy(static)
@@ -52,10 +52,17 @@ def as_the_paper() -> dict[str, Any]:
         "adaptive": {"64": curve(0.55, 0.4, 3000, 0.7), "128": curve(0.55, 0.5, 5000, 0.7)},
         "adaptive, in-batch": {"64": curve(0.5, 0.7, 7000, 0.8), "128": curve(0.5, 0.7, 7000, 0.8)},
     }
-    distributed = {"distributed": {"64": curve(0.62, 0.2, 2000, 0.75), "128": curve(0.63, 0.3, 3000, 0.75)}}
-    targets = {"batches": 64, "first_mean": 0.9, "last_mean": 0.01, "last_low": -0.3, "last_high": 0.7}
+    distributed = {"distributed": {"64": curve(0.62, 0.2, 2000, 0.71), "128": curve(0.63, 0.3, 3000, 0.71)}}
+    targets = {
+        "batches": 64,
+        "early_mean": 0.05,
+        "first_mean": 0.9,
+        "last_mean": 0.01,
+        "last_low": -0.3,
+        "last_high": 0.7,
+    }
     variants = {
-        "static": variant(0.65, 0.80, 900.0, 6000),
+        "static": variant(0.65, 0.80, 1200.0, 6000),
         "static, in-batch": variant(0.57, 0.79, 800.0, 3000),
         "adaptive": variant(0.54, 0.66, 150.0, 5000),
         "adaptive, in-batch": variant(0.53, 0.82, 60.0, 2000),
@@ -72,18 +79,19 @@ def as_the_paper() -> dict[str, Any]:
         "adaptive, in-batch": baseline(0.53, 0.79, 1900),
         "static": baseline(0.65, 0.79, 5200),
         "static 1.0": baseline(0.60, 0.71, 22000),
-        "reference": {"name": "TAS-B", **baseline(0.66, 0.79, 14600)},
+        "BM25": {**baseline(0.50, 0.74, 0), "equivalent": False, "recall_equivalent": False},
+        "reference": {"name": "TAS-B", **baseline(0.63, 0.79, 14600)},
         "best teacher": {"name": "MarginMSE", **baseline(0.67, 0.78, 14600)},
     }
     zero_shot: dict[str, dict[str, Any]] = {
         "distributed, to the end": {"mean": 0.31, "in-domain": 0.607},
         "distributed, early stopping": {"mean": 0.34, "in-domain": 0.607},
-        "static tuned": {"mean": 0.33},
+        "static tuned": {"mean": 0.33, "in-domain": 0.563},
         "static untuned": {"mean": 0.25},
         "static tuned, in-batch": {"mean": 0.31},
         "static untuned, in-batch": {"mean": 0.27},
-        "adaptive": {"mean": 0.18},
-        "adaptive, in-batch": {"mean": 0.26},
+        "adaptive": {"mean": 0.18, "in-domain": 0.405},
+        "adaptive, in-batch": {"mean": 0.26, "in-domain": 0.527},
     }
     for row in zero_shot.values():
         row["triplets"] = 5000
@@ -118,49 +126,85 @@ def put(*path_and_value: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def behind(row: str) -> Callable[[dict[str, Any]], None]:
+    """A row of table 4 that is neither as good as a teacher nor ahead."""
+    return put("baselines", "a", row, {**baseline(0.62, 0.79, 6000), "equivalent": False})
+
+
 # For each claim something that makes it false.
 CONTRARY: dict[str, Callable[[dict[str, Any]], Any]] = {
     "tuning the margin pays": put("static-margins", "a", WITH, "gain", 0.0),
+    "tuning the margin pays much": put("static-margins", "a", WITH, "gain", 0.05),
     "the margin depends on the model": put("static-margins", "b", WITHOUT, "best", MEASURE, [0.2]),
     "the margin depends on the measure": put("static-margins", "a", WITHOUT, "best", HITS, [0.1, 0.2, 0.3]),
     "in batch negatives do not help static targets": put("static-margins", "b", WITH, "highest_hits", 0.9),
     "adaptive targets peak half way": put("adaptive-margins", "a", "adaptive", "128", MEASURE, "at", 0.9),
-    "in batch negatives slow adaptive targets": put(
-        "adaptive-margins", "a", "adaptive, in-batch", "128", MEASURE, "at", 0.4
+    "adaptive targets decline": put("adaptive-margins", "b", "adaptive", "128", MEASURE, "last", 0.5499),
+    "in batch negatives lower adaptive targets": put(
+        "adaptive-margins", "a", "adaptive, in-batch", "128", MEASURE, "highest", 0.56
     ),
+    "in batch negatives slow adaptive targets": put(
+        "adaptive-margins", "a", "adaptive, in-batch", "128", MEASURE, "validation", 4
+    ),
+    "in batch negatives slow hits less": put("adaptive-margins", "a", "adaptive, in-batch", "128", HITS, "at", 0.9),
+    "smaller batches show the same trends": put("adaptive-margins", "a", "adaptive", "64", HITS, "highest", 0.9),
+    "adaptive targets favour retrieval": put("static-margins", "a", WITHOUT, "highest_hits", 0.9),
+    "adaptive targets do so at the expense of ranking": put("static-margins", "a", WITHOUT, "highest", 0.54),
     "in batch negatives help adaptive targets hits": put(
         "adaptive-margins", "a", "adaptive, in-batch", "128", HITS, "highest", 0.6
     ),
-    "distributed targets converge sooner": put("distributed-margins", "a", "distributed", "128", MEASURE, "at", 0.6),
-    "smaller batches converge sooner": put("distributed-margins", "a", "distributed", "64", MEASURE, "validation", 3),
+    "distributed targets converge sooner": put(
+        "distributed-margins", "a", "distributed", "128", MEASURE, "validation", 6
+    ),
+    "smaller batches converge sooner": put("distributed-margins", "a", "distributed", "64", MEASURE, "validation", 4),
     "batch size hardly matters": put("distributed-margins", "a", "distributed", "64", MEASURE, "highest", 0.5),
+    "larger batches are slightly better": put(
+        "distributed-margins", "a", "distributed", "64", MEASURE, "highest", 0.64
+    ),
+    "distributed targets rank better than adaptive ones": put(
+        "adaptive-margins", "a", "adaptive", "128", MEASURE, "highest", 0.7
+    ),
+    "distributed targets retrieve as adaptive ones do": put(
+        "distributed-margins", "b", "distributed", "128", HITS, "highest", 0.9
+    ),
+    "distributed targets decline": put("distributed-margins", "a", "distributed", "128", MEASURE, "last", 0.63),
+    "targets settle rapidly": put("target-evolution", "a", "early_mean", 0.3),
     "targets settle at one half": put("target-evolution", "a", "last_mean", 0.3),
     "outliers are positive": put("target-evolution", "b", "last_low", -0.9),
     "backbones end alike": put("target-evolution", "b", "last_mean", 0.6),
     "tuned static is best": put("variants", "a", "adaptive", MEASURE, 0.7),
-    "distributed is equivalent to tuned static": put("variants", "a", "distributed", f"{MEASURE} equivalent", False),
-    "distributed is the best in batch target": put("variants", "a", "static, in-batch", MEASURE, 0.7),
+    "distributed is equivalent to the best": put("variants", "a", "distributed", f"{MEASURE} equivalent", False),
+    "distributed is the best in batch target": put("static-margins", "a", WITH, "highest", 0.64),
     "adaptive in batch has the best recall": put("variants", "a", "static", RECALL, 0.9),
     "in batch negatives harm static targets": put("variants", "a", "static, in-batch", MEASURE, 0.66),
     "the explicit mean does not work": put("variants", "a", "explicit mean", MEASURE, 0.63),
     "tuned static costs three times as much": put("variants", "a", "static", "seconds", 300.0),
+    "tuned static costs seven times as much": put("variants", "a", "adaptive", "seconds", 200.0),
     "in batch information saves data": lambda numbers: [
         put("variants", model, "adaptive, in-batch", "triplets", 5100)(numbers) for model in "ab"
     ],
     "self distillation saves data": put("variants", "a", "distributed", "triplets", 9000),
     "the backbone does not matter": put("variants", "b", "adaptive", MEASURE, 0.3),
+    "backbones rank targets alike": put("variants", "b", "distributed", MEASURE, 0.52),
     "distributed is often equivalent in recall": lambda numbers: [
         put("variants", model, "distributed", f"{RECALL} equivalent", False)(numbers) for model in "ab"
     ],
-    "self distillation matches teachers": put("baselines", "a", "distributed", "equivalent", False),
-    "tuned static matches teachers": put("baselines", "a", "static", "equivalent", False),
+    "self distillation matches teachers": behind("distributed"),
+    "self distillation is close to teachers": put("baselines", "a", "best teacher", MEASURE, 0.72),
+    "tuned static matches teachers": behind("static"),
     "adaptive in batch matches teachers in recall": put(
         "baselines", "a", "adaptive, in-batch", "recall_equivalent", False
     ),
+    "adaptive in batch is close to teachers in recall": put("baselines", "a", "best teacher", RECALL, 0.86),
     "tuning raises recall more than ndcg": put("baselines", "a", "static 1.0", RECALL, 0.79),
     "an eighth of the data is enough": put("baselines", "a", "adaptive, in-batch", "triplets", 2050),
-    "self distillation needs less data than teachers": put("baselines", "a", "distributed", "triplets", 9000),
+    "distributed needs half of the data of teachers": put("baselines", "a", "distributed", "triplets", 9000),
+    "adaptive needs a seventh of the data of teachers": put("baselines", "a", "adaptive, in-batch", "triplets", 2150),
+    "in domain teachers are behind": put("baselines", "a", "reference", MEASURE, 0.645),
+    "in domain adaptive is slightly worse": put("zero-shot", "a", "adaptive, in-batch", "in-domain", 0.57),
     "targets order negatives as relevance does": put("instance", "a", ROLES[2], "relevance", 0.9),
+    "unrelated negatives add less to the loss": put("instance", "a", ROLES[2], "loss", 0.9),
+    "early stopping costs nothing in domain": put("zero-shot", "a", "distributed, to the end", "in-domain", 0.62),
     "early stopping helps elsewhere": put("zero-shot", "a", "distributed, to the end", "mean", 0.4),
     "tuning helps elsewhere": put("zero-shot", "a", "static untuned", "mean", 0.4),
     "adaptive without in batch is last elsewhere": put("zero-shot", "b", "adaptive", "mean", 0.3),
@@ -178,23 +222,107 @@ def test_on_numbers_as_the_paper_describes_them_every_claim_holds() -> None:
     assert {v.claim.name: v.verdict for v in check_claims(as_the_paper())} == dict.fromkeys(CONTRARY, HOLDS)
 
 
-@pytest.mark.parametrize("year", [0, 1])
-def test_on_the_papers_own_table_its_claims_hold_but_one(year: int) -> None:
-    """Of table 3, for TREC-DL 2019 and 2020. MPNet's adaptive rows needed more triplets than its static ones."""
-    variants: dict[str, Any] = {}
+def test_on_the_papers_own_table_3_its_claims_hold_but_one() -> None:
+    """For TREC-DL 2019 and 2020. Adaptive rows cost a fourth to an eighth of tuned static ones."""
+    tables: dict[str, dict[str, Any]] = {}
     for row in published_variants():
-        found = variant(row.ndcg[year], row.recall[year], row.seconds, row.triplets * 1e6)
-        found |= {
-            f"{MEASURE} equivalent": row.ndcg_equivalent[year],
-            f"{RECALL} equivalent": row.recall_equivalent[year],
+        for year, test in enumerate(("DL19", "DL20")):
+            found = variant(row.ndcg[year], row.recall[year], row.seconds, row.triplets * 1e6)
+            found |= {
+                f"{MEASURE} equivalent": row.ndcg_equivalent[year],
+                f"{RECALL} equivalent": row.recall_equivalent[year],
+            }
+            tables.setdefault(row.model, {}).setdefault(test, {})[row.target] = found
+    variants = {model: with_tests(of_model, "DL19") for model, of_model in tables.items()}
+    verdicts = {v.claim.name: v for v in check_claims({"variants": variants}) if v.verdict != OPEN}
+    assert {name for name, v in verdicts.items() if v.verdict == FAILS} == {"tuned static costs seven times as much"}
+    assert len(verdicts) == 11
+    assert "MPNet on DL20: static 0.646" in verdicts["tuned static is best"].evidence
+    assert verdicts["backbones rank targets alike"].evidence.endswith("RoBERTa and MPNet on DL20: 0.60")
+
+
+def test_on_the_papers_own_table_4_its_claims_hold_but_one() -> None:
+    """In table 5 TAS-B is behind in-domain, as other test sets count there; in table 4 it is ahead."""
+
+    def numbers_of(row: PublishedBaseline, year: int) -> dict[str, Any]:
+        return {
+            **baseline(row.ndcg[year], row.recall[year], round(1e6 * (row.triplets or 0))),
+            "equivalent": row.ndcg_equivalent[year],
+            "recall_equivalent": row.recall_equivalent[year],
         }
-        variants.setdefault(row.model, {})[row.target] = found
-    verdicts = {v.claim.name: v.verdict for v in check_claims({"variants": variants}) if v.verdict != OPEN}
-    contradicted = {"self distillation saves data"} | (
-        {"distributed is often equivalent in recall"} if year else set()  # 1 of 3; over both years it is half
-    )
-    assert {name for name, verdict in verdicts.items() if verdict == FAILS} == contradicted
+
+    def table(year: int) -> dict[str, Any]:
+        taught, rows = [], {}
+        for row in published_baselines():
+            name = row.system.removesuffix(", tuned")
+            if row.block.startswith("teacher"):
+                taught.append({"name": name, **numbers_of(row, year)})
+                rows |= {"reference": taught[-1]} if row.reference else {}
+            else:
+                in_batch = row.in_batch and name != "distributed"
+                rows[f"{name}, in-batch" if in_batch else name] = numbers_of(row, year)
+        return {**rows, "best teacher": max(taught, key=lambda row: row[MEASURE])}
+
+    numbers = {"baselines": {"distilBERT": with_tests({"DL19": table(0), "DL20": table(1)}, "DL19")}}
+    verdicts = {v.claim.name: v.verdict for v in check_claims(numbers) if v.verdict != OPEN}
+    assert [name for name, verdict in verdicts.items() if verdict == FAILS] == ["in domain teachers are behind"]
     assert len(verdicts) == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "open_ones"),
+    [
+        (
+            put("adaptive-margins", "a", "adaptive, in-batch", "128", MEASURE, "validation", 5),
+            {"in batch negatives slow adaptive targets"},
+        ),
+        (
+            put("adaptive-margins", "a", "adaptive, in-batch", "128", MEASURE, "at", 0.5),
+            {"in batch negatives slow hits less"},
+        ),
+        (
+            put("distributed-margins", "a", "distributed", "64", MEASURE, "validation", 3),
+            {"smaller batches converge sooner"},
+        ),
+        (
+            put("baselines", "b", "BM25", "recall_equivalent", True),
+            {"adaptive in batch matches teachers in recall", "adaptive in batch is close to teachers in recall"},
+        ),
+        (
+            lambda numbers: [put("variants", "a", row, f"{RECALL} equivalent", True)(numbers) for row in TARGETS],
+            {"distributed is often equivalent in recall"},
+        ),
+        (put("target-evolution", "b", "early_mean", None), {"targets settle rapidly"}),
+    ],
+)
+def test_what_cannot_be_told_apart_is_not_a_verdict(change: Callable[..., Any], open_ones: set[str]) -> None:
+    numbers = as_the_paper()
+    change(numbers)
+    assert {v.claim.name for v in check_claims(numbers) if v.verdict == OPEN} == open_ones
+
+
+def test_a_tie_does_not_hide_a_contradiction() -> None:
+    numbers = as_the_paper()
+    put("distributed-margins", "a", "distributed", "64", MEASURE, "validation", 3)(numbers)
+    put("distributed-margins", "b", "distributed", "64", MEASURE, "validation", 4)(numbers)
+    assert {v.claim.name: v.verdict for v in check_claims(numbers)}["smaller batches converge sooner"] == FAILS
+
+
+def test_recall_in_which_bm25_is_as_good_saves_no_data() -> None:
+    numbers = as_the_paper()
+    put("baselines", "a", "adaptive, in-batch", "equivalent", False)(numbers)
+    put("baselines", "a", "BM25", "recall_equivalent", True)(numbers)
+    assert {v.claim.name: v.verdict for v in check_claims(numbers)}["an eighth of the data is enough"] == FAILS
+
+
+def test_further_test_collections_count() -> None:
+    numbers = as_the_paper()
+    again = copy.deepcopy(numbers["variants"]["a"])
+    again["adaptive"][MEASURE] = 0.7
+    numbers["variants"]["a"]["also"] = {"DL20": again}
+    (verdict,) = (v for v in check_claims(numbers) if v.claim.name == "tuned static is best")
+    assert verdict.verdict == FAILS
+    assert "a on DL20: static 0.650" in verdict.evidence
 
 
 def test_nothing_is_the_best_where_all_are_level() -> None:
@@ -221,14 +349,16 @@ def test_in_domain_early_stopping_may_gain_but_not_lose() -> None:
     numbers = as_the_paper()
     for value, verdict in ((0.65, HOLDS), (0.598, HOLDS), (0.59, FAILS)):
         put("zero-shot", "a", "distributed, early stopping", "in-domain", value)(numbers)
-        assert {v.claim.name: v.verdict for v in check_claims(numbers)}["early stopping helps elsewhere"] == verdict
+        assert {v.claim.name: v.verdict for v in check_claims(numbers)}[
+            "early stopping costs nothing in domain"
+        ] == verdict
 
 
 def test_a_decline_is_more_than_a_rounding_error() -> None:
     numbers = as_the_paper()
     for last, verdict in ((0.54, HOLDS), (0.5499, FAILS)):
         put("adaptive-margins", "a", "adaptive", "128", MEASURE, "last", last)(numbers)
-        assert {v.claim.name: v.verdict for v in check_claims(numbers)}["adaptive targets peak half way"] == verdict
+        assert {v.claim.name: v.verdict for v in check_claims(numbers)}["adaptive targets decline"] == verdict
 
 
 def test_what_the_settings_leave_out_is_open() -> None:
@@ -236,7 +366,13 @@ def test_what_the_settings_leave_out_is_open() -> None:
     del numbers["distributed-margins"]["a"]["distributed"]["64"]
     put("static-margins", "b", WITH, "gain", None)(numbers)
     open_ones = [v.claim.name for v in check_claims(numbers) if v.verdict == OPEN]
-    assert open_ones == ["tuning the margin pays", "smaller batches converge sooner", "batch size hardly matters"]
+    assert open_ones == [
+        "tuning the margin pays",
+        "tuning the margin pays much",
+        "smaller batches converge sooner",
+        "batch size hardly matters",
+        "larger batches are slightly better",
+    ]
 
 
 def test_backbones_that_one_of_two_experiments_lacks_are_not_compared() -> None:
@@ -251,7 +387,12 @@ def test_a_few_batches_have_no_beginning_and_end() -> None:
     numbers = as_the_paper()
     put("target-evolution", "a", "batches", 63)(numbers)
     open_ones = [v.claim.name for v in check_claims(numbers) if v.verdict == OPEN]
-    assert open_ones == ["targets settle at one half", "outliers are positive", "backbones end alike"]
+    assert open_ones == [
+        "targets settle at one half",
+        "targets settle rapidly",
+        "outliers are positive",
+        "backbones end alike",
+    ]
 
 
 def test_what_a_sweep_costs_is_said_beside_the_verdict() -> None:
@@ -288,10 +429,14 @@ def test_teachers_who_taught_nothing_are_not_what_the_paper_compares_with() -> N
     open_ones = {v.claim.name: v.evidence for v in check_claims(numbers) if v.verdict == OPEN}
     assert set(open_ones) - before == {
         "self distillation matches teachers",
+        "self distillation is close to teachers",
         "tuned static matches teachers",
         "adaptive in batch matches teachers in recall",
+        "adaptive in batch is close to teachers in recall",
         "an eighth of the data is enough",
-        "self distillation needs less data than teachers",
+        "distributed needs half of the data of teachers",
+        "adaptive needs a seventh of the data of teachers",
+        "in domain teachers are behind",
     }
     assert set(open_ones.values()) == {"a: the best TAS-B run is the model before training"}
 
@@ -309,7 +454,12 @@ def test_without_numbers_nothing_is_said() -> None:
     assert {v.verdict for v in check_claims({})} == {OPEN}
     one = {name: {"a": of["a"]} for name, of in as_the_paper().items()}
     open_ones = [v.claim.name for v in check_claims(one) if v.verdict == OPEN]
-    assert open_ones == ["the margin depends on the model", "backbones end alike", "the backbone does not matter"]
+    assert open_ones == [
+        "the margin depends on the model",
+        "backbones end alike",
+        "the backbone does not matter",
+        "backbones rank targets alike",
+    ]
 
 
 def test_the_table_has_every_verdict_with_its_numbers() -> None:
@@ -321,8 +471,15 @@ def test_the_table_has_every_verdict_with_its_numbers() -> None:
     assert outcome.section.summary[0].startswith(f"Of {every} claims of the paper, these experiments confirm {every} ")
 
 
+def test_on_the_screen_open_ones_are_left_out() -> None:
+    numbers = as_the_paper()
+    del numbers["memory"]
+    (table,) = claims(numbers).section.tables
+    shown = [row[0].text for row in checked_only(table).blocks[0].rows]
+    assert shown == [claim.text for claim in CLAIMS if claim.name != "half the memory"]
+
+
 def test_claims_and_tables_call_rows_by_the_same_names(study_folder: Path) -> None:
     """Else a verdict would be open for ever."""
     found = check_claims(read_numbers(study_folder))
-    lacking = {v.claim.name: v.evidence for v in found if "there is no" in v.evidence}
-    assert lacking in ({}, {"half the memory": "there is no bf16, 8-bit states"})  # which a CPU has not
+    assert not [v.claim.name for v in found if "there is no" in v.evidence]

@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 from remargin.cli import app
 from remargin.cli.reproduce import NAMES
 from remargin.errors import InputError
-from remargin.experiments.claim import CLAIMS
+from remargin.experiments.claims import CLAIMS
+from remargin.experiments.reproduce import EXPERIMENTS
 from remargin.report.sections import Section
 
 from .conftest import DATA
@@ -54,7 +55,8 @@ def test_every_configuration_is_for_a_verb_and_knows_its_options(path: Path) -> 
 
 
 def test_there_is_a_configuration_for_every_experiment() -> None:
-    assert {*NAMES, "all"} <= {path.stem for path in CONFIGS}
+    assert {*NAMES, "zero-shot", "all"} <= {path.stem for path in CONFIGS}
+    assert {"loss-geometry", *NAMES, "zero-shot"} == EXPERIMENTS.keys()
 
 
 def test_loss_geometry_needs_no_data(tmp_path: Path) -> None:
@@ -91,16 +93,35 @@ def test_table_5_of_a_study_is_made_again_from_its_files(study_folder: Path, tmp
     assert Section.load(tmp_path / "study" / "zero-shot") == Section.load(study_folder / "zero-shot")
 
 
+def test_verdicts_alone_are_made_from_the_numbers_of_a_study(study_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(study_folder, tmp_path / "study", ignore=shutil.ignore_patterns("work"))
+    shutil.rmtree(tmp_path / "study" / "claims")
+    assert f"Of {len(CLAIMS)} claims of the paper" in run("reproduce", "claims", "--out", str(tmp_path / "study"))
+    assert Section.load(tmp_path / "study" / "claims") == Section.load(study_folder / "claims")
+
+
+def test_table_5_is_trained_as_the_others_are(tiny_model: Any, tmp_path: Path) -> None:
+    arguments = ("--model", f"tiny={tiny_model()}", "--zero-shot", "other=docstrings:email", "--out", str(tmp_path))
+    output = run("reproduce", "zero-shot", *SMALL, *arguments)
+    assert "tiny, trained on json,csv,string,textwrap" in output
+    table, *_ = Section.load(tmp_path / "zero-shot").tables
+    assert table.header == ["system", "other", "in-domain", "mean"]
+    assert "distributed, early stopping" in [row[0].text for row in table.blocks[-1].rows]
+
+
 def test_bad_input(tiny_model: Any, tmp_path: Path) -> None:
     for arguments, problem in (
         (["reproduce", "memory", "--data", DATA, "--out", str(tmp_path)], "no encoder to start from"),
         (["reproduce", "variants", "--out", str(tmp_path), "--seeds", "3"], "--seeds does nothing for a study that is"),
         (
-            ["reproduce", "zero-shot", "--train", DATA, "--model", "x", "--out", str(tmp_path), "--measure", "RR"],
-            "--measure does nothing for --train",
+            ["reproduce", "zero-shot", "--data", DATA, "--model", "x", "--out", str(tmp_path), "--measure", "RR"],
+            "--measure does nothing for rows that are trained",
         ),
-        (["reproduce", "zero-shot", "--train", DATA, "--model", "x", "--out", str(tmp_path)], "no other collections"),
-        (["reproduce", "zero-shot", "--model", str(tiny_model()), "--out", str(tmp_path), "--budget", "5"], "--train"),
+        (["reproduce", "zero-shot", "--data", DATA, "--model", "x", "--out", str(tmp_path)], "no other collections"),
+        (
+            ["reproduce", "zero-shot", "--model", str(tiny_model()), "--out", str(tmp_path), "--budget", "5"],
+            "--budget does nothing for models that are measured as they are",
+        ),
         (["sweep", "--data", DATA, "--model", "x", "--out", str(tmp_path), "--parameter", "size"], "no sweep over"),
         (["sweep", "--data", DATA, "--model", "x", "--out", str(tmp_path), "--run-triplets", "0"], "triplets is 0"),
     ):

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from remargin import BiEncoder, Collection, InputError, Run
-from remargin.data.collection import Text
+from remargin.data.source import Text
 from remargin.files import Sums
 from remargin.retrieval import index as module
 from remargin.retrieval.backends import BackendSettings

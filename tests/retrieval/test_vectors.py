@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remargin import BiEncoder, InputError
-from remargin.data.collection import Text
+from remargin.data.source import Text
 from remargin.data.tokens import Tokenizer
 from remargin.retrieval import vectors as module
 from remargin.retrieval.vectors import HEADER, Made, Vectors, encode

@@ -12,11 +12,19 @@ import pytest
 from remargin import BiEncoder, Collection
 from remargin.data.prepare import TextSettings, prepare
 from remargin.mining import MiningSettings, mine
+from remargin.training.batches import Batches
+from remargin.training.data import TrainingData
+from remargin.training.samplers import RandomSampler
 from remargin.training.settings import FitSettings, fit_settings
 
 
 def silent(line: str) -> None:
     pass
+
+
+def random_batches(folder: Path, batch_size: int, seed: int = 0) -> Batches:
+    data = TrainingData(folder)
+    return Batches(data, RandomSampler.of(data.triplets, batch_size, seed))
 
 
 @pytest.fixture(scope="module")

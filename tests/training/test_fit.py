@@ -19,14 +19,14 @@ from remargin.data.prepare import TextSettings, prepare
 from remargin.data.shuffle import Shuffle
 from remargin.evaluation.runs import Run
 from remargin.losses import DualTeacherLoss
-from remargin.training.batches import TrainingData
+from remargin.training.data import TrainingData
 from remargin.training.engine import Engine
 from remargin.training.loop import fit
-from remargin.training.optimiser import learning_rate, make_optimiser
+from remargin.training.optimiser import make_optimiser
 from remargin.training.settings import PRESETS, fit_settings
 from remargin.training.validation import Validator
 
-from .conftest import settings, silent
+from .conftest import random_batches, settings, silent
 
 
 def test_the_loop_is_a_plain_loop(prepared: Path, tiny_model: Any, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_the_loop_is_a_plain_loop(prepared: Path, tiny_model: Any, tmp_path: Pat
             module.p = 0.0
     chosen = settings(steps=5, warm_up=0.4, weight_decay=0.1, clip=0.5, log_every=1)
     fit(model, prepared, tmp_path / "run", settings=chosen, say=silent)
-    data = TrainingData(prepared, 8, seed=0)
+    data = TrainingData(prepared)
     decayed = [p for p in plain.parameters() if p.requires_grad and p.ndim > 1]
     others = [p for p in plain.parameters() if p.requires_grad and p.ndim <= 1]
     optimiser = torch.optim.Adam([{"params": decayed, "weight_decay": 0.1}, {"params": others}])
@@ -69,12 +69,12 @@ def test_the_loop_is_a_plain_loop(prepared: Path, tiny_model: Any, tmp_path: Pat
 
 
 def test_an_epoch_has_every_triplet_once_and_the_next_another_order(prepared: Path) -> None:
-    data = TrainingData(prepared, 8, seed=0)
+    data = random_batches(prepared, 8)
     epochs = []
     for epoch in range(2):
         batches = [data.batch(epoch * data.steps_per_epoch + i) for i in range(data.steps_per_epoch)]
         epochs.append([tuple(row) for b in batches for row in np.stack(b[:3], 1)])
-    assert len(epochs[0]) == len(data.triplets) == 120
+    assert len(epochs[0]) == len(TrainingData(prepared).triplets) == 120
     assert sorted(epochs[0]) == sorted(epochs[1])
     assert epochs[0] != epochs[1]
 
@@ -85,7 +85,7 @@ def test_several_negatives_take_turns_and_scores_become_margins(tiny_model: Any,
     ]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl")
-    data = TrainingData(tmp_path / "data", 4, seed=0)
+    data = random_batches(tmp_path / "data", 4)
     first, second = data.batch(0), data.batch(1)
     assert len({*first.negatives}) == len({*second.negatives}) == 1
     assert first.negatives[0] != second.negatives[0]
@@ -113,8 +113,13 @@ def test_presets_are_what_the_paper_and_its_code_say() -> None:
     for preset in (paper, released):
         assert (preset.batch_size, preset.weight_decay, preset.gamma, preset.patience) == (128, 1e-6, 0.99999, 16)
         assert preset.validate_every == 500
-        assert learning_rate(preset, 0) == preset.learning_rate
-        assert learning_rate(preset, 1000) == pytest.approx(preset.learning_rate * 0.99999**1000)
+        assert preset.rates()(0) == preset.learning_rate
+        assert preset.rates()(1000) == pytest.approx(preset.learning_rate * 0.99999**1000)
+
+
+def test_clipping_and_patience_can_be_switched_off() -> None:
+    assert (fit_settings().clip, fit_settings("paper").patience) == (1.0, 16)
+    assert (fit_settings(clip=None).clip, fit_settings("paper", patience=None).patience) == (None, None)
 
 
 @pytest.mark.parametrize("target", ["0.3", "adaptive", "distributed", "mean", "contrastive"])

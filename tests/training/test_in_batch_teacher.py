@@ -18,9 +18,11 @@ from remargin.data.tokens import Tokens
 from remargin.files import append_array, read_header, write_header
 from remargin.losses import DualTeacherLoss, Similarity
 from remargin.training import in_batch_teacher
-from remargin.training.batches import TrainingData
+from remargin.training.data import TrainingData
 from remargin.training.in_batch_teacher import FORMAT, InBatchTeacher
 from remargin.training.settings import fit_settings
+
+from .conftest import random_batches, silent
 
 
 @pytest.fixture
@@ -32,10 +34,6 @@ def scored(tiny_model: Any, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def silent(line: str) -> None:
-    pass
-
-
 @pytest.fixture
 def teacher(tiny_model: Any, tmp_path: Path) -> BiEncoder:
     model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
@@ -44,13 +42,12 @@ def teacher(tiny_model: Any, tmp_path: Path) -> BiEncoder:
 
 
 def load(scored: Path, out: Path, resume: bool = False, similarity: Similarity = "cosine") -> InBatchTeacher:
-    data = TrainingData(scored, 5, 0)
     model, device = scored.parent / "model", torch.device("cpu")
-    return InBatchTeacher.load(model, data.queries, data.documents, similarity, out, device, resume, silent)
+    return InBatchTeacher.load(model, TrainingData(scored), similarity, out, device, resume, silent)
 
 
 def test_margins_are_the_teachers_similarities(teacher: BiEncoder, scored: Path, tmp_path: Path) -> None:
-    data = TrainingData(scored, 5, 0)
+    data = random_batches(scored, 5)
     batch = data.batch(0)
     found = load(scored, tmp_path / "run").margins(batch.queries, batch.positives, batch.negatives)
     assert found.shape == (5, 10)

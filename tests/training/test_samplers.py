@@ -21,7 +21,7 @@ from remargin.data.prepare import TextSettings, prepare
 from remargin.data.shuffle import Shuffle
 from remargin.data.triplets import Triplets
 from remargin.training import topics as topics_module
-from remargin.training.batches import TrainingData
+from remargin.training.data import TrainingData
 from remargin.training.loop import fit
 from remargin.training.samplers import (
     Drawn,
@@ -35,9 +35,7 @@ from remargin.training.samplers import (
 from remargin.training.settings import FitSettings, fit_settings
 from remargin.training.topics import default_clusters, kmeans, mean_batch, query_topics
 
-
-def silent(line: str) -> None:
-    pass
+from .conftest import random_batches, silent
 
 
 def epoch_of(sampler: Sampler, epoch: int) -> list[Drawn]:
@@ -289,7 +287,7 @@ def settings(**options: Any) -> FitSettings:
 
 def test_topics_are_kmeans_over_the_encoded_queries(scored: Path, tiny_model: Any) -> None:
     model = BiEncoder.from_pretrained(tiny_model("bert"))
-    data = TrainingData(scored, 5, seed=0)
+    data = TrainingData(scored)
     texts = [json.loads(line)["query"] for line in (scored.parent / "t.jsonl").read_text().splitlines()]
     vectors = torch.from_numpy(model.encode_queries([texts[0], *texts[3::3]]))
     assert len(data.queries) == len(vectors) == 36
@@ -411,7 +409,7 @@ def test_the_teachers_margins_are_brought_into_a_cosines_range(
     scores = Triplets(scored / "triplets").take(np.arange(108)).scores
     assert scores is not None
     large = np.quantile(np.abs(scores[:, :1] - scores[:, 1:]), 0.99)
-    plain = [TrainingData(scored, 5, seed=0).batch(number).teacher_margin for number in range(2)]
+    plain = [random_batches(scored, 5).batch(number).teacher_margin for number in range(2)]
     for similarity, asked, scale in (("cosine", None, 1 / large), ("dot", None, 1.0), ("cosine", 0.25, 0.25)):
         model, lines = BiEncoder.from_pretrained(tiny_model("bert")), list[str]()
         loss = Listens("teacher", similarity=similarity)  # type: ignore[arg-type]

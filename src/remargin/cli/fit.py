@@ -134,7 +134,7 @@ def fit(
     from remargin.training.settings import FitSettings, LossSettings, fit_settings, idle_settings
 
     given = dict(locals())
-    names = [f.name for f in (*fields(FitSettings), *fields(LossSettings)) if f.name in given]
+    names = [f.name for f in (*fields(FitSettings), *fields(LossSettings)) if given.get(f.name) is not None]
     if preset in ("paper", "released") and steps is None:
         do = "give --steps; the paper has an epoch of MS MARCO, 310,788 steps of 128"
         raise InputError(f"the preset {preset} needs to know how long to train", do=do)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ from remargin.errors import InputError
 
 if TYPE_CHECKING:
     from remargin.experiments.study import Study
+    from remargin.report.tables import Table
 
 app = typer.Typer(help="Make a table or figure of the paper, with your own models and data.", no_args_is_help=True)
 
@@ -28,10 +29,13 @@ NAMES = {
     "baselines": "Table 4: beside teachers (MarginMSE, TAS-B), static margins and BM25.",
     "memory": "The set-up's claim: what mixed precision and 8-bit states save.",
 }
-Budget = Annotated[
-    int | None,
-    typer.Option(help="The most triplets of a run. Sweeps, validations and grids shrink with it; it is said how."),
-]
+PLAN = ("preset", "rates", "seeds", "margins", "temperatures", "teacher_scales", "batch_size", "other_batch_size",
+        "sweep_triplets", "validate_every", "validation_queries", "patience", "relevant")  # fmt: skip
+TRAINING = ("budget", "triplets", "also_test", "epoch", *PLAN)  # what only matters where something is trained
+MEASURING = ("in_domain", "bm25", "measure", "reference", "bound", "skip_bad", "overwrite")  # of models as they are
+FROM_FILES = "a study that is made again from its files (without --data)"
+
+Folder = Annotated[Path, typer.Option(help="The study's folder; one that was stopped goes on where it was.")]
 Trained = Annotated[
     str | None,
     typer.Option(
@@ -41,9 +45,15 @@ Trained = Annotated[
 Backbones = Annotated[
     list[str] | None, typer.Option(help="Encoders to start from, by folder or Hugging Face name: --model NAME=PATH.")
 ]
-Folder = Annotated[Path, typer.Option(help="The study's folder; one that was stopped goes on where it was.")]
+Budget = Annotated[
+    int | None,
+    typer.Option(help="The most triplets of a run. Sweeps, validations and grids shrink with it; it is said how."),
+]
 ZeroShot = Annotated[
-    list[str] | None, typer.Option(help="Collections for table 5: BEIR folders, irds:NAME, or a BEIR name.")
+    list[str] | None,
+    typer.Option(
+        help="Collections for table 5: BEIR folders, irds:NAME, or a BEIR name such as scifact; NAME=DATA names them."
+    ),
 ]
 AlsoTest = Annotated[
     list[str] | None, typer.Option(help="Further test collections for tables 3 and 4, as DL20 is beside DL19.")
@@ -54,74 +64,25 @@ GivenTriplets = Annotated[
         "--triplets", help="Triplets of ids to train on; without, BM25's negatives. Scores in them are the teacher's."
     ),
 ]
-
-
-@app.command("zero-shot", cls=ManyValues)
-def zero_shot(
-    context: typer.Context,
-    out: Annotated[Path, typer.Option(help="The folder to write; one that was stopped goes on where it was.")],
-    model: Annotated[
-        list[str] | None,
-        typer.Option(help="Encoders, by folder or Hugging Face name: --model before=PATH after=PATH names their rows."),
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Collections: BEIR folders, irds:NAME, a BEIR name such as scifact or SCF, each also as NAME=DATA. "
-            "Without: all of BEIR that the paper has, by ir_datasets."
-        ),
-    ] = None,
-    in_domain: Annotated[str | None, typer.Option(help="A collection like the training data.")] = None,
-    bm25: Annotated[bool, typer.Option(help="Measure BM25 as well.")] = True,
-    measure: Annotated[str, typer.Option(help="An ir_measures name. Published rows are nDCG@10.")] = "nDCG@10",
-    train: Annotated[
-        str | None,
-        typer.Option(
-            help="Train the rows of the paper's table on this collection first, from each --model. See --budget."
-        ),
-    ] = None,
-    budget: Budget = None,
-    preset: Annotated[str | None, typer.Option(help="--train: paper, released or default.")] = None,
-    rates: Annotated[list[float] | None, typer.Option(help="--train: learning rates from which dev chooses.")] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(help="The published row for the test over data sets; without, TAS-B where it has three of them."),
-    ] = None,
-    bound: Annotated[float, typer.Option(help="The largest difference that does not matter.")] = 0.05,
-    skip_bad: SkipBad = False,
-    overwrite: Annotated[bool, typer.Option(help="Measure all again.")] = False,
-    config: Config = None,
-) -> None:
-    """Models on collections that they were not trained on: the paper's table 5, beside the published rows."""
-    models = model_names(model or [])
-    if train is not None:
-        refuse_idle(
-            context, {"--train": ("in_domain", "bm25", "measure", "reference", "bound", "skip_bad", "overwrite")}
-        )
-        if not data:
-            raise InputError("no other collections", do="name them: --data scifact cranfield")
-        plan = {name: value for name, value in (("preset", preset), ("rates", rates)) if value}
-        _reproduce(["zero-shot"], train, models, out, budget, data, plan)
-        return
-    refuse_idle(context, {"models that are not trained (without --train)": ("budget", "preset", "rates")})
-    if not models and not data and (out / "study.json").exists():
-        of_models = ("in_domain", "bm25", "measure", "reference", "bound", "skip_bad", "overwrite")
-        refuse_idle(context, {"a study that is made again from its files (without --data)": of_models})
-        _again(["zero-shot"], out)
-        return
-    from remargin.experiments.zero_shot import zero_shot as run_zero_shot
-
-    tables = run_zero_shot(
-        models, data or [], out, measure, bm25, in_domain, reference, bound, skip_bad, overwrite,
-        say=lambda line: print(line, file=sys.stderr),
-    )  # fmt: skip
-    to_screen = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if to_screen else None
-    print("\n".join(table.terminal(width, styled=to_screen) for table in tables.values()))
-    print(f"wrote {out}")
+Preset = Annotated[str | None, typer.Option(help="The other settings of fit: paper, released or default.")]
+Rates = Annotated[list[float] | None, typer.Option(help="Learning rates from which dev chooses.")]
+Seeds = Annotated[list[int] | None, typer.Option(help="Of table 3; all else takes the first.")]
+Margins = Annotated[list[float] | None, typer.Option(help="The grid of static margins.")]
+Temperatures = Annotated[list[float] | None, typer.Option(help="That of the contrastive loss.")]
+TeacherScales = Annotated[list[float] | None, typer.Option(help="That of a teacher's margins.")]
+BatchSize = Annotated[int | None, typer.Option(help="Triplets in a batch.")]
+OtherBatchSize = Annotated[int | None, typer.Option(help="The second one of figures 4 and 5.")]
+Epoch = Annotated[int | None, typer.Option(help="The most triplets of a run without a budget.")]
+SweepTriplets = Annotated[int | None, typer.Option(help="Triplets of each run of a sweep.")]
+ValidateEvery = Annotated[int | None, typer.Option(help="Triplets between validations.")]
+ValidationQueries = Annotated[int | None, typer.Option(help="At most so many dev queries.")]
+Patience = Annotated[int | None, typer.Option(help="Validations without gain before a run stops.")]
+Relevant = Annotated[int | None, typer.Option(help="The lowest grade that R counts; 2 for TREC-DL.")]
 
 
 def _verb(names: list[str], about: str) -> Callable[..., None]:
+    """A command that makes some experiments."""
+
     def verb(
         context: typer.Context,
         out: Folder,
@@ -131,43 +92,30 @@ def _verb(names: list[str], about: str) -> Callable[..., None]:
         zero_shot: ZeroShot = None,
         also_test: AlsoTest = None,
         triplets: GivenTriplets = None,
-        preset: Annotated[
-            str | None, typer.Option(help="The other settings of fit: paper, released or default.")
-        ] = None,
-        rates: Annotated[list[float] | None, typer.Option(help="Learning rates from which dev chooses.")] = None,
-        seeds: Annotated[list[int] | None, typer.Option(help="Of table 3; all else takes the first.")] = None,
-        margins: Annotated[list[float] | None, typer.Option(help="The grid of static margins.")] = None,
-        temperatures: Annotated[list[float] | None, typer.Option(help="That of the contrastive loss.")] = None,
-        teacher_scales: Annotated[list[float] | None, typer.Option(help="That of a teacher's margins.")] = None,
-        batch_size: Annotated[int | None, typer.Option(help="Triplets in a batch.")] = None,
-        other_batch_size: Annotated[int | None, typer.Option(help="The second one of figures 4 and 5.")] = None,
-        epoch: Annotated[int | None, typer.Option(help="The most triplets of a run without a budget.")] = None,
-        sweep_triplets: Annotated[int | None, typer.Option(help="Triplets of each run of a sweep.")] = None,
-        validate_every: Annotated[int | None, typer.Option(help="Triplets between validations.")] = None,
-        validation_queries: Annotated[int | None, typer.Option(help="At most so many dev queries.")] = None,
-        patience: Annotated[int | None, typer.Option(help="Validations without gain before a run stops.")] = None,
-        relevant: Annotated[int | None, typer.Option(help="The lowest grade that R counts; 2 for TREC-DL.")] = None,
+        preset: Preset = None,
+        rates: Rates = None,
+        seeds: Seeds = None,
+        margins: Margins = None,
+        temperatures: Temperatures = None,
+        teacher_scales: TeacherScales = None,
+        batch_size: BatchSize = None,
+        other_batch_size: OtherBatchSize = None,
+        epoch: Epoch = None,
+        sweep_triplets: SweepTriplets = None,
+        validate_every: ValidateEvery = None,
+        validation_queries: ValidationQueries = None,
+        patience: Patience = None,
+        relevant: Relevant = None,
         config: Config = None,
     ) -> None:
-        given = dict(locals())
-        plan = {name: given[name] for name in PLAN if given[name] not in (None, [])}
-        if epoch is not None:
-            plan["triplets"] = epoch
         if data is None:
-            asked = ("model", "budget", "zero_shot", "also_test", "triplets", "epoch", *PLAN)
-            refuse_idle(context, {"a study that is made again from its files (without --data)": asked})
+            refuse_idle(context, {FROM_FILES: ("model", "zero_shot", *TRAINING)})
             _again(names, out)
         else:
-            _reproduce(
-                names, data, model_names(model or []), out, budget, zero_shot or [], plan, triplets, also_test or []
-            )
+            _reproduce(names, data, out, context.params)
 
     verb.__doc__ = about
     return verb
-
-
-PLAN = ("preset", "rates", "seeds", "margins", "temperatures", "teacher_scales", "batch_size", "other_batch_size",
-        "sweep_triplets", "validate_every", "validation_queries", "patience", "relevant")  # fmt: skip
 
 
 @app.command("loss-geometry")
@@ -177,12 +125,95 @@ def loss_geometry(out: Folder) -> None:
     from remargin.experiments.loss_geometry import loss_geometry as figure
     from remargin.experiments.study import Study
 
-    title = _title(Study(out)) if (out / "study.json").exists() else "Loss geometry"
+    title = _title(Study(out)) if _is_study(out) else "Loss geometry"
     _show([figure().save(out / "loss-geometry")], out, title)
 
 
 for _name, _about in NAMES.items():
     app.command(_name, cls=ManyValues)(_verb([_name], _about))
+
+
+@app.command("zero-shot", cls=ManyValues)
+def zero_shot(
+    context: typer.Context,
+    out: Folder,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="The collection to train on. Without, each --model is measured as it is; without --model and "
+            "--zero-shot as well, a study's table is made again from its files."
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Encoders, by folder or Hugging Face name: to start from with --data, else to measure: "
+            "--model before=PATH after=PATH names their rows."
+        ),
+    ] = None,
+    zero_shot: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The collections: BEIR folders, irds:NAME, a BEIR name such as scifact or SCF, each also as "
+            "NAME=DATA. For models as they are, without any: all of BEIR that the paper has, by ir_datasets."
+        ),
+    ] = None,
+    in_domain: Annotated[str | None, typer.Option(help="Models as they are: a collection like their own.")] = None,
+    bm25: Annotated[bool, typer.Option(help="Measure BM25 as well.")] = True,
+    measure: Annotated[str, typer.Option(help="An ir_measures name. Published rows are nDCG@10.")] = "nDCG@10",
+    reference: Annotated[
+        str | None,
+        typer.Option(help="The published row for the test over data sets; without, TAS-B where it has three of them."),
+    ] = None,
+    bound: Annotated[float, typer.Option(help="The largest difference that does not matter.")] = 0.05,
+    skip_bad: SkipBad = False,
+    overwrite: Annotated[bool, typer.Option(help="Measure all again.")] = False,
+    budget: Budget = None,
+    also_test: AlsoTest = None,
+    triplets: GivenTriplets = None,
+    preset: Preset = None,
+    rates: Rates = None,
+    seeds: Seeds = None,
+    margins: Margins = None,
+    temperatures: Temperatures = None,
+    teacher_scales: TeacherScales = None,
+    batch_size: BatchSize = None,
+    other_batch_size: OtherBatchSize = None,
+    epoch: Epoch = None,
+    sweep_triplets: SweepTriplets = None,
+    validate_every: ValidateEvery = None,
+    validation_queries: ValidationQueries = None,
+    patience: Patience = None,
+    relevant: Relevant = None,
+    config: Config = None,
+) -> None:
+    """Table 5: on collections that a model was not trained on, beside the published rows."""
+    if data is not None:
+        refuse_idle(context, {"rows that are trained (--data)": MEASURING})
+        if not zero_shot:
+            raise InputError("no other collections", do="name them: --zero-shot scifact cranfield")
+        _reproduce(["zero-shot"], data, out, context.params)
+    elif not model and not zero_shot and _is_study(out):
+        refuse_idle(context, {FROM_FILES: (*MEASURING, *TRAINING)})
+        _again(["zero-shot"], out)
+    else:
+        refuse_idle(context, {"models that are measured as they are (without --data)": TRAINING})
+        from remargin.experiments.zero_shot import zero_shot as measure_models
+
+        tables = measure_models(
+            model_names(model or []), zero_shot or [], out, measure, bm25, in_domain, reference, bound, skip_bad,
+            overwrite, say=_say,
+        )  # fmt: skip
+        _print(tables.values())
+        print(f"wrote {out}")
+
+
+@app.command("claims")
+def claims(out: Folder) -> None:
+    """The verdict on each of the paper's claims, from the numbers that a study has."""
+    _again([], out)
+
+
 app.command("all", cls=ManyValues)(
     _verb(
         ["loss-geometry", *NAMES, "zero-shot"],
@@ -191,38 +222,32 @@ app.command("all", cls=ManyValues)(
 )
 
 
-def _reproduce(
-    names: list[str],
-    data: str,
-    models: dict[str, str],
-    out: Path,
-    budget: int | None,
-    zero_shot: list[str],
-    plan: Mapping[str, Any] | None = None,
-    triplets: Path | None = None,
-    also_test: Sequence[str] = (),
-) -> None:
-    """Run experiments in a study's folder, show their tables, and write the page."""
+def _reproduce(names: list[str], data: str, out: Path, options: Mapping[str, Any]) -> None:
+    """Run experiments in a study's folder, show their tables, and write the page. Options are those of `_verb`."""
     from remargin.experiments.plan import Plan
     from remargin.experiments.reproduce import reproduce
     from remargin.experiments.study import Study
     from remargin.experiments.study_file import planned_before
 
+    models, budget = model_names(options["model"] or []), options["budget"]
     if not models:
         raise InputError("no encoder to start from", do="give --model NAME=PATH")
     require_ours(out)
+    plan = {name: options[name] for name in PLAN if options[name] not in (None, [], ())}
+    if options["epoch"] is not None:
+        plan["triplets"] = options["epoch"]
     planned = None if plan or budget is not None else planned_before(out)
-    whole = planned or Plan.of(plan or {})
+    whole = planned or Plan.of(plan)
     chosen = whole if budget is None else whole.scaled(budget)
     if planned is not None:
-        print(f"{out} goes on as it was planned", file=sys.stderr)
+        _say(f"{out} goes on as it was planned")
     for line in chosen.changes(whole):
-        print(line, file=sys.stderr)
-    if chosen != whole and whole.preset != "default" and not (plan or {}).get("rates"):
+        _say(line)
+    if chosen != whole and whole.preset != "default" and not plan.get("rates"):
         rate = f"the learning rate is for {whole.triplets:,} triplets: {chosen.rates[0]:g}"
-        print(f"{rate}; for a small budget take --preset default, or --rates", file=sys.stderr)
+        _say(f"{rate}; for a small budget take --preset default, or --rates")
     study = Study(
-        out, data, models, chosen, zero_shot, triplets, also_test, say=lambda line: print(line, file=sys.stderr)
+        out, data, models, chosen, options["zero_shot"] or [], options["triplets"], options["also_test"] or [], say=_say
     )
     _show(reproduce(study, names), out, _title(study))
 
@@ -232,8 +257,14 @@ def _again(names: list[str], out: Path) -> None:
     from remargin.experiments.reproduce import reproduce
     from remargin.experiments.study import Study
 
-    study = Study(out, say=lambda line: print(line, file=sys.stderr))
+    study = Study(out, say=_say)
     _show(reproduce(study, names), out, _title(study))
+
+
+def _is_study(out: Path) -> bool:
+    from remargin.experiments.study_file import FILE
+
+    return (out / FILE).exists()
 
 
 def _title(study: Study) -> str:
@@ -242,21 +273,27 @@ def _title(study: Study) -> str:
 
 def _show(folders: list[Path], out: Path, title: str) -> None:
     """Write a page of all that the folder has, and show what is new on it."""
-    from remargin.experiments.claim import OPEN
+    from remargin.experiments.claims import checked_only
     from remargin.experiments.reproduce import CLAIMS_FOLDER, sections_of
     from remargin.report.page import write_page
     from remargin.report.sections import Section
 
     write_page(out / "report.html", sections_of(out), title, overwrite=True)
-    sections = [Section.load(folder) for folder in folders]
+    for section in map(Section.load, folders):
+        print("\n".join(section.summary))
+        # The page has claims that could not be checked, too.
+        _print(map(checked_only, section.tables) if section.name == CLAIMS_FOLDER else section.tables)
+    print(f"wrote {out / 'report.html'}")
+
+
+def _print(tables: Iterable[Table]) -> None:
     to_screen = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_screen else None
-    for section in sections:
-        if section.name == CLAIMS_FOLDER:  # the page has those that could not be checked, too
-            for block in section.tables[0].blocks:
-                block.rows = [row for row in block.rows if row[2].text != OPEN]
-        print("\n".join([*section.summary, *(table.terminal(width, styled=to_screen) for table in section.tables)]))
-    print(f"wrote {out / 'report.html'}")
+    print("\n".join(table.terminal(width, styled=to_screen) for table in tables))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def model_names(given: list[str]) -> dict[str, str]:

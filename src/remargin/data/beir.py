@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from remargin.data.collection import LARGEST_GRADE, SPLITS, Judgment, Text
+from remargin.data.source import LARGEST_GRADE, SPLITS, Judgment, Text
 from remargin.data.tables import SKIP, Rejects, Row, find_file, read_lines, read_rows
 from remargin.errors import InputError
 

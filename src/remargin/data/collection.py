@@ -3,59 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from remargin.data.tables import SKIP, Rejects
+from remargin.data.beir import BeirFolder
+from remargin.data.docstrings import Docstrings
+from remargin.data.irds import IrDataset
+from remargin.data.pairs import Pairs
+from remargin.data.source import Source, checked_texts, unknown_id
+from remargin.data.tables import Rejects
 from remargin.errors import InputError
-
-SPLITS = ("train", "dev", "test")
-LARGEST_GRADE = 1_000_000  # trec_eval reserves memory by it, and wraps around at 2**32
-
-
-class Text(NamedTuple):
-    """A document or a query, and where it was read."""
-
-    id: str
-    text: str
-    file: str | None = None
-    line: int | None = None
-
-
-class Judgment(NamedTuple):
-    """How relevant a document is to a query, and where that was read. A grade above 0 means relevant."""
-
-    query: str
-    document: str
-    grade: int
-    file: str | None = None
-    line: int | None = None
-
-
-class Source(Protocol):
-    """Where a collection comes from. Everything is streamed, so that size is no obstacle.
-
-    `notes` says, once all was read, what was merged or dropped on the way, for people.
-    """
-
-    notes: dict[str, int]
-
-    def documents(self) -> Iterator[Text]:
-        """Every document once, in a fixed order."""
-
-    def queries(self) -> Iterator[Text]:
-        """Every query of every split once, in a fixed order."""
-
-    def splits(self) -> list[str]:
-        """The splits that have judgments."""
-
-    def judgments(self, split: str) -> Iterator[Judgment]:
-        """The judgments of one split."""
 
 
 def texts_fingerprint(texts: Mapping[str, str]) -> str:
@@ -71,7 +32,7 @@ def texts_fingerprint(texts: Mapping[str, str]) -> str:
 
 
 def has_queries(source: Source, split: str) -> bool:
-    """Whether a split is there and not empty: tables and docstrings always name three, but may be too small for dev."""
+    """Whether a split has judgments: tables and docstrings name all three, but a small one has an empty dev split."""
     return split in source.splits() and any(True for _ in source.judgments(split))
 
 
@@ -92,47 +53,12 @@ def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:
     if colon and kind in ("irds", "docstrings", "pairs") and not rest:
         raise InputError(f"nothing after {kind}:", do="see `remargin prepare --help` for what --data takes")
     if colon and kind == "irds":
-        from remargin.data.irds import IrDataset
-
         return IrDataset(rest)
     if colon and kind == "docstrings":
-        from remargin.data.docstrings import Docstrings
-
         return Docstrings(rest.split(","), rejects)
     if colon and kind == "pairs":
-        from remargin.data.pairs import Pairs
-
         return Pairs(rest, rejects)
-    from remargin.data.beir import BeirFolder
-
     return BeirFolder(Path(data), rejects)
-
-
-def checked_texts(texts: Iterator[Text], kind: str, rejects: Rejects) -> Iterator[Text]:
-    """Texts without the empty and the repeated ones, which go to `rejects`."""
-    seen: set[int] = set()  # 64-bit hashes: a tenth of the memory that millions of ids would take
-    for item in texts:
-        problem = None
-        if len(item.id.split()) != 1:
-            problem = f"{kind} id is empty or has white space in it, which no run file could hold"
-        elif "\0" in item.id:
-            problem = f"{kind} id has a NUL byte in it, where trec_eval would cut it off"
-        elif not item.text.strip():
-            problem = f"{kind} has no text"
-        elif hash(item.id) in seen:
-            problem = f"{kind} id appears a second time"
-        if problem:
-            rejects.add(InputError(problem, file=item.file, line=item.line, id=item.id, do=SKIP))
-            continue
-        seen.add(hash(item.id))
-        yield item
-
-
-def unknown_id(judgment: Judgment, kind: str) -> InputError:
-    """The error for a judgment whose query or document is not in the collection."""
-    id = judgment.query if kind == "query" else judgment.document
-    problem = f"judgment for a {kind} that is not in the collection"
-    return InputError(problem, file=judgment.file, line=judgment.line, id=id, do=SKIP)
 
 
 @dataclass
@@ -191,7 +117,7 @@ class Collection:
         return cls(str(data), split, documents, queries, qrels, rejects, source.notes)
 
     def sample(self, queries: int, seed: int) -> Collection:
-        """The collection with so many of its queries at most, drawn with the seed, in their order.
+        """The collection with at most `queries` of its queries, drawn with the seed, in their order.
 
         >>> collection = Collection.load("docstrings:json", split="test")
         >>> list(collection.sample(2, seed=0).queries) == list(collection.sample(2, seed=0).qrels)

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from remargin.data.collection import SPLITS, Judgment, Text
+from remargin.data.source import SPLITS, Judgment, Text
 from remargin.data.splits import near_duplicates, normalised, split_of
 from remargin.data.tables import SKIP, Rejects, encodable
 from remargin.errors import InputError
@@ -195,7 +195,7 @@ def _public_definitions(tree: ast.Module, module: str) -> Iterator[tuple[str, _D
 
 
 def _statements(node: ast.AST) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Definitions directly inside, also those under an `if` or a `try`."""
+    """The definitions in a module or class itself, also those under an `if` or a `try`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield child

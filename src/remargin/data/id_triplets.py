@@ -17,7 +17,7 @@ from remargin.progress import track
 
 
 def require_tsv(out: Path) -> None:
-    """Triplets are written with tabs between them; unless their name says so, they cannot be read again."""
+    """Refuse another name than that of a TSV file: triplets are written with tabs, and read again by their ending."""
     if not out.name.removesuffix(".gz").endswith(".tsv"):
         raise InputError("the table to write is a .tsv or .tsv.gz", file=out, do="name it so")
 

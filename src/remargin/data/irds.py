@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from remargin.data.collection import LARGEST_GRADE, SPLITS, Judgment, Text
+from remargin.data.source import LARGEST_GRADE, SPLITS, Judgment, Text
 from remargin.errors import InputError, first_line
 
 # What data sets call our splits.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from remargin.data.collection import SPLITS, Judgment, Text
+from remargin.data.source import SPLITS, Judgment, Text
 from remargin.data.splits import Groups, normalised, split_of
 from remargin.data.tables import SKIP, Rejects, Row, read_rows, require_columns
 from remargin.errors import InputError

@@ -15,9 +15,10 @@ import numpy as np
 
 from remargin.ahead import ahead
 from remargin.data.beir import QrelsWriter, append_texts
-from remargin.data.collection import Judgment, Source, Text, checked_texts, open_source, unknown_id
+from remargin.data.collection import open_source
 from remargin.data.ids import Ids
 from remargin.data.restart import Restart
+from remargin.data.source import Judgment, Source, Text, checked_texts, unknown_id
 from remargin.data.tables import SKIP, Rejects, batches, encodable
 from remargin.data.tokens import Tokenizer, Tokens, TokenStore, TokenWriter
 from remargin.data.triplets import TripletText, TripletWriter, read_triplets
@@ -173,7 +174,7 @@ NumberedTriplet = tuple[list[int], list[float] | None]  # rows of query, positiv
 
 @dataclass
 class _Preparation:
-    """The work on one folder."""
+    """Prepares one folder."""
 
     folder: Path
     unfinished: Path

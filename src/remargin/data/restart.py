@@ -16,7 +16,7 @@ TOKENS, JOURNAL = "tokens.bin", "journal.jsonl"
 
 
 class Restart:
-    """Tokens of blocks of texts in a hidden folder, in the order in which they come, until all are in their place.
+    """Tokens of the blocks of texts that are done, in a hidden folder, until all of them are in the token store.
 
     A block is used again only for the very same texts, tokenizer and length, and only if its bytes are intact. So a run
     that was killed, even in the middle of a block, goes on with the next one.
@@ -66,7 +66,7 @@ class Restart:
         return Tokens(numbers[block["count"] :], numbers[: block["count"]].astype(np.int64)), int(block["truncated"])
 
     def _write(self, name: str, place: int, content: bytes) -> int:
-        """Write at byte `place` of a file instead of all that follows there; returns where that ends."""
+        """Cut a file at byte `place` and write from there on; returns where that ends."""
         with open(self._folder / name, "r+b") as file:
             file.truncate(place)
             file.seek(place)
@@ -75,7 +75,7 @@ class Restart:
 
 
 def journal_line(block: dict[str, Any]) -> bytes:
-    """A line of a journal: a block that is done, behind a sum by which `read_journal` notices damage."""
+    """A line of a journal: a block that is done, after a checksum by which `read_journal` notices damage."""
     content = json.dumps(block).encode() + b"\n"
     return _sum(content).encode() + b" " + content
 

@@ -55,7 +55,7 @@ class Rejects:
 
     @contextlib.contextmanager
     def strict(self) -> Iterator[None]:
-        """For a while, nothing is set aside."""
+        """Until the end of the block, raise errors and set nothing aside."""
         skip, self.skip = self.skip, False
         try:
             yield
@@ -63,7 +63,7 @@ class Rejects:
             self.skip = skip
 
     def describe(self) -> str | None:
-        """What to say where nothing is left: the first thing that was set aside."""
+        """How many errors were set aside, and the first of them; None if there were none."""
         return f"the first of {self.count:,} rejects: {self.first}" if self.count else None
 
     def write(self, path: Path) -> None:
@@ -223,7 +223,7 @@ def delimited_records(path: Path, rejects: Rejects, delimiter: str) -> Iterator[
 
 
 class _Lines:
-    """Lines without their numbers, for csv.reader, that still knows on which one a record began."""
+    """Lines for csv.reader; remembers the number of the line on which a record began."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines = lines

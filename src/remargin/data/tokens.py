@@ -154,7 +154,7 @@ def _cutting(backend: tokenizers.Tokenizer, length: int, strategy: str = "longes
 
 
 def _last_between(places: list[int], low: int, high: int) -> int | None:
-    """The last of some ascending places that is above `low` and not above `high`."""
+    """The largest of some ascending places that is above `low` and at most `high`."""
     place = bisect_right(places, high)
     return places[place - 1] if place and places[place - 1] > low else None
 

@@ -80,7 +80,7 @@ class Triplets:
         return Batch(rows[:, 0], rows[:, 1], rows[:, 2:], scores)
 
     def large_margin(self) -> float | None:
-        """A margin of the teacher that only one in a hundred exceeds, up or down; None without scores."""
+        """The 99th percentile of the teacher's absolute margins, of a sample if there are many; None without scores."""
         count, most = len(self), max(1, MARGINS_AT_MOST // self.negatives)
         rows = np.arange(count) if count <= most else np.sort(Shuffle(count, seed=0)(np.arange(most)))
         scores = self.take(rows).scores
@@ -184,7 +184,7 @@ def read_id_triplets(path: Path, rejects: Rejects, collection: Collection | None
 
 
 def _unknown(triplet: TripletText, collection: Collection) -> tuple[str, str] | None:
-    """What is wrong with a triplet that the collection does not know, and the id of it."""
+    """What is wrong with a triplet whose query or document the collection lacks, and that id."""
     if triplet.query not in collection.queries:
         return f"query is not in the collection's {collection.split} split", triplet.query
     for id in (triplet.positive, *triplet.negatives):

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from remargin.data.collection import LARGEST_GRADE
+from remargin.data.source import LARGEST_GRADE
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run, check_ids
 from remargin.files import new_file
@@ -89,6 +89,15 @@ def evaluate(
     return Evaluation(per_query, [query for query in qrels if query not in rankings], judged)
 
 
+def require_measures(names: Iterable[str]) -> None:
+    """Raise an InputError for a name that `evaluate` does not know, so that it shows before hours of work.
+
+    >>> require_measures(["nDCG@10", "R(rel=2)@1000"])
+    """
+    for name in names:
+        _parse(name)
+
+
 def judged_cutoff(measure: str) -> int:
     """The rank down to which `Evaluation.judged` looks: the measure's own cutoff, or 10 if it has none.
 
@@ -109,7 +118,7 @@ def own_cutoff(measure: str) -> int | None:
 
 
 def _grades(query: str, judged: Mapping[str, int]) -> dict[str, int]:
-    """Python's integers, which pytrec_eval wants, out of NumPy's, or out of 1.0."""
+    """The grades as Python's integers, which pytrec_eval wants; they may come as NumPy's, or as 1.0."""
     for document, grade in judged.items():
         if not (isinstance(grade, Real) and abs(grade) <= LARGEST_GRADE and grade == int(grade)):
             problem = f"grade {grade!r} of document {document!r} is not a whole number"

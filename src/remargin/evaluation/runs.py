@@ -113,9 +113,10 @@ def check_ids(kind: str, ids: Iterable[str]) -> None:
 
 
 def _ranked(query: str, documents: dict[str, float]) -> dict[str, float]:
-    """The documents in order: as they are, if they are, as in most files; or by score alone; or, with ties, by id too.
+    """The documents in descending order of score and, where scores are equal, of id.
 
-    Each is faster than the next.
+    Most files are in order, and nothing is sorted then; otherwise by score alone, which is enough without ties; and by
+    score and id if that was not enough.
     """
     check_ids("document", documents)
     total = sum(documents.values())

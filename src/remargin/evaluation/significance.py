@@ -120,7 +120,7 @@ def tost(a: ArrayLike, b: ArrayLike, bound: float = 0.05) -> float:
 
 
 def fisher_randomisation(a: ArrayLike, b: ArrayLike, samples: int = 10_000, seed: int = 0) -> float:
-    """The p value of Fisher's two-sided randomisation test: how often chance alone makes the means differ so much.
+    """The p value of Fisher's two-sided randomisation test: how often chance makes the means differ as much.
 
     Under the null hypothesis a and b could be exchanged in any query, which flips the sign of its difference. All ways
     to flip them are counted where these are not more than `samples`, which is exact. Otherwise that many are drawn, and
@@ -195,7 +195,7 @@ def minimal_detectable_difference(differences: ArrayLike, alpha: float = 0.05, p
 
 
 def paired_differences(a: ArrayLike, b: ArrayLike) -> Array:
-    """The paired differences a - b, checked: as many of the one as of the other, two at least, all of them numbers.
+    """The paired differences a - b, checked: a and b are of the same length, two at least, and all are numbers.
 
     >>> paired_differences([0.5, 0.75], [0.25, 1.0]).tolist()
     [0.25, -0.25]
@@ -257,7 +257,7 @@ def _rows(samples: int, width: int) -> Iterator[int]:
 
 
 def _flips(width: int, samples: int, seed: int) -> Iterator[NDArray[Any]]:
-    """Blocks of rows of 0 and 1: all that there are of a width, or so many random ones."""
+    """Rows of 0 and 1, block by block: all that there are of a width, or, beyond `samples` of them, random ones."""
     if 2**width <= samples:
         start = 0
         for rows in _rows(2**width, width):

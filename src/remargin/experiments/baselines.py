@@ -10,7 +10,7 @@ from typing import Any
 
 from remargin.evaluation.comparison import Scores
 from remargin.experiments.compared import BOUND, Compared, chosen_text, compare_in_groups, not_trained, time_text
-from remargin.experiments.outcome import Outcome
+from remargin.experiments.outcome import Outcome, with_tests
 from remargin.experiments.published import published_baselines
 from remargin.experiments.results import MEASURE, RECALL, TEST, Result
 from remargin.experiments.rows import (
@@ -53,6 +53,7 @@ def baselines(study: Study) -> Outcome:
     """The first seed of each row, for each backbone, against the best TAS-B run; and the published rows."""
     tables, numbers = [], {}
     for model, found in study.of_models(lambda model: _rows(study, model)).items():
+        of_tests: dict[str, dict[str, Any]] = {}
         for test, collection in study.tests.items():
             scores = {name: row.result.test(test) for name, row in found.items()}
             scores["BM25"] = study.bm25(test).test(test)
@@ -66,8 +67,8 @@ def baselines(study: Study) -> Outcome:
                 notes.append(_worth(scores, teacher))
             notes += not_trained(model, OURS, found)
             tables.append(Table(f"{model}, measured on {collection}", header, blocks, notes))
-            if test == TEST:
-                numbers[model] = _numbers(found, scores, compared, reference, best)
+            of_tests[collection] = _numbers(found, scores, compared, reference, best)
+        numbers[model] = with_tests(of_tests, study.name)
     tables.append(_published())
     summary = [_said(model, of_model) for model, of_model in numbers.items()]
     settings = {"teacher": teacher_report(study.out), "bound": BOUND}
@@ -215,9 +216,15 @@ def _published() -> Table:
             Cell("" if row.in_batch is None else "yes" if row.in_batch else "no"),
             Cell(row.source.label),
         ]
-        cells += [number(value, 2) for value in (*row.ndcg, *row.recall)]
-        blocks.setdefault(row.block, []).append([*cells, number(row.triplets, 2)])
-    sources = sorted({f"{row.source.label}: {row.source.citation}" for row in rows})
+        for values, equal in ((row.ndcg, row.ndcg_equivalent), (row.recall, row.recall_equivalent)):
+            cells += [number(v, 2, marks=DAGGER if e else "") for v, e in zip(values, equal, strict=True)]
+        seen = number(row.triplets, 2)
+        blocks.setdefault(row.block, []).append([*cells, replace(seen, text=f"≈ {seen.text}") if row.about else seen])
+    (reference,) = (row for row in rows if row.reference)
+    sources = [
+        f"{DAGGER} equivalent to {reference.system} without in-batch negatives of {reference.source.label}.",
+        *sorted({f"{row.source.label}: {row.source.citation}" for row in rows}),
+    ]
     return Table("Published for MS MARCO, distilBERT", header, [Block(b, r) for b, r in blocks.items()], sources)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 Numbers = Mapping[str, Any]  # of each experiment by its name; see `Outcome.numbers`
 Found = tuple[bool, str]  # whether it holds, and the numbers that say so
+Check = Callable[[Numbers], Found]
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not checked"
 
@@ -23,7 +24,7 @@ class Claim:
     name: str
     text: str
     where: str
-    check: Callable[[Numbers], Found]
+    check: Check
 
     def verdict(self, numbers: Numbers) -> Verdict:
         """What these numbers say about it."""
@@ -31,7 +32,7 @@ class Claim:
             holds, evidence = self.check(numbers)
         except NotChecked as reason:
             return Verdict(self, OPEN, str(reason))
-        except KeyError as missing:
+        except KeyError as missing:  # an experiment that was not made, or by a version that did not count this
             return Verdict(self, OPEN, f"there is no {missing.args[0]}")
         return Verdict(self, HOLDS if holds else FAILS, evidence)
 
@@ -45,18 +46,27 @@ class Verdict:
     evidence: str
 
 
-CLAIMS: list[Claim] = []
+class Claims(list[Claim]):
+    """A list of claims that takes functions as they are written.
 
+    >>> claims = Claims()
+    >>> @claims.add("5.1")
+    ... def water_is_wet(numbers):
+    ...     '''Water is wet.'''
+    ...     return True, "seen"
+    >>> claims[0].name, claims[0].verdict({}).verdict
+    ('water is wet', 'holds')
+    """
 
-def claim(where: str) -> Callable[[Callable[[Numbers], Found]], Callable[[Numbers], Found]]:
-    """Make a claim of a predicate: its name is the claim's, its docstring the text."""
+    def add(self, where: str) -> Callable[[Check], Check]:
+        """Make a claim of a predicate: its name is the claim's, its docstring the text."""
 
-    def add(check: Callable[[Numbers], Found]) -> Callable[[Numbers], Found]:
-        name = check.__name__.replace("_", " ")
-        CLAIMS.append(Claim(name, " ".join((check.__doc__ or "").split()), where, check))
-        return check
+        def take(check: Check) -> Check:
+            name = check.__name__.replace("_", " ")
+            self.append(Claim(name, " ".join((check.__doc__ or "").split()), where, check))
+            return check
 
-    return add
+        return take
 
 
 def each(of_model: Mapping[str, Any], show: Callable[[Any], str]) -> str:
@@ -69,3 +79,8 @@ def several(of_model: Mapping[str, Any]) -> Mapping[str, Any]:
     if len(of_model) < 2:
         raise NotChecked("needs two backbones")
     return of_model
+
+
+def most(of_model: Mapping[str, bool]) -> bool:
+    """Whether it is so for most backbones."""
+    return sum(of_model.values()) > len(of_model) / 2

@@ -6,11 +6,14 @@ and "about half" stand for are ours, and said in the claim.
 
 from __future__ import annotations
 
-from remargin.experiments import claims_of_figures, claims_of_tables  # noqa: F401  # they fill CLAIMS, in this order
-from remargin.experiments.claim import CLAIMS, FAILS, HOLDS, OPEN, Numbers, Verdict
+from remargin.experiments import claims_of_baselines, claims_of_figures, claims_of_variants
+from remargin.experiments.claim import FAILS, HOLDS, OPEN, Claim, Numbers, Verdict
 from remargin.experiments.outcome import Outcome
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table
+
+CLAIMS: list[Claim] = [*claims_of_figures.CLAIMS, *claims_of_variants.CLAIMS, *claims_of_baselines.CLAIMS]
+HEADER = ["claim", "paper", "here", "numbers"]
 
 
 def check_claims(numbers: Numbers) -> list[Verdict]:
@@ -32,6 +35,13 @@ def claims(numbers: Numbers) -> Outcome:
         f"Of {len(verdicts)} claims of the paper, these experiments confirm {counts[HOLDS]} and contradict "
         f"{counts[FAILS]}; {counts[OPEN]} could not be checked with them."
     ]
-    table = Table("The paper's claims", ["claim", "paper", "here", "numbers"], [Block("", rows)])
+    table = Table("The paper's claims", HEADER, [Block("", rows)])
     found = {v.claim.name: {"verdict": v.verdict, "evidence": v.evidence} for v in verdicts}
     return Outcome(Section("claims", "Claims", summary, [table], [], {}, []), found)
+
+
+def checked_only(table: Table) -> Table:
+    """The table of verdicts without what could not be checked."""
+    verdict = HEADER.index("here")
+    blocks = [Block(b.label, [row for row in b.rows if row[verdict].text != OPEN]) for b in table.blocks]
+    return Table(table.title, table.header, blocks, table.notes)

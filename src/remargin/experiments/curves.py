@@ -66,7 +66,11 @@ def _over_training(study: Study, name: str, title: str, rows: tuple[Row, ...]) -
 
 def _runs(study: Study, model: str, rows: tuple[Row, ...], sizes: list[int]) -> dict[tuple[str, int], Result]:
     specs = {row.name: replace(choose(study, model, row).spec, early_stopping=False) for row in rows}
-    return {(name, size): study.run(replace(spec, batch_size=size)) for name, spec in specs.items() for size in sizes}
+    return {
+        (name, size): study.run(replace(spec, batch_size=size, rate=study.plan.rate_for(spec.rate, size)))
+        for name, spec in specs.items()
+        for size in sizes
+    }
 
 
 def _panel(curves: Curves, models: list[str], row: str, sizes: list[int], measure: str) -> Panel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from remargin.files import new_file
 from remargin.report.sections import Section
 
 NUMBERS = "numbers.json"
+ALSO = "also"  # the numbers of a table for further test collections
 
 
 @dataclass
@@ -32,6 +34,39 @@ class Outcome:
 def read_numbers(folder: Path) -> dict[str, Any]:
     """The numbers of every experiment in a folder, by the experiment's name."""
     return {path.parent.name: _read(path) for path in sorted(folder.glob(f"*/{NUMBERS}"))}
+
+
+def with_tests(tables: Mapping[str, dict[str, Any]], first: str) -> dict[str, Any]:
+    """Numbers of a backbone's table: that of the first test collection, with those of further ones inside.
+
+    >>> with_tests({"DL19": {"static": 0.65}, "DL20": {"static": 0.63}}, "DL19")
+    {'static': 0.65, 'also': {'DL20': {'static': 0.63}}}
+    """
+    further = {test: table for test, table in tables.items() if test != first}
+    return {**tables[first], **({ALSO: further} if further else {})}
+
+
+def by_test(of_models: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The tables of each test collection, by backbone; the first collection has no name.
+
+    >>> by_test({"tiny": {"static": 0.65, "also": {"DL20": {"static": 0.63}}}})["DL20"]
+    {'tiny': {'static': 0.63}}
+    """
+    found: dict[str, dict[str, Any]] = {"": dict(of_models)}
+    for model, table in of_models.items():
+        for test, further in table.get(ALSO, {}).items():
+            found.setdefault(test, {})[model] = further
+    return found
+
+
+def every_test(of_models: Mapping[str, Any]) -> dict[str, Any]:
+    """All these tables, by backbone and test collection.
+
+    >>> list(every_test({"tiny": {"static": 0.65, "also": {"DL20": {"static": 0.63}}}}))
+    ['tiny', 'tiny on DL20']
+    """
+    tables = by_test(of_models)
+    return {f"{m} on {test}" if test else m: table for test, of_test in tables.items() for m, table in of_test.items()}
 
 
 def _read(path: Path) -> Any:

@@ -83,6 +83,14 @@ class Plan:
         """Steps for so many triplets."""
         return max(1, -(-triplets // batch_size))
 
+    def rate_for(self, rate: float, batch_size: int) -> float:
+        """A learning rate for another batch size: the paper's is 5e-6 / B; other presets have one for all.
+
+        >>> Plan().rate_for(5e-6 / 128, 64) == 5e-6 / 64, Plan(preset="default").rate_for(1e-4, 64)
+        (True, 0.0001)
+        """
+        return rate * self.batch_size / batch_size if self.preset == "paper" else rate
+
     def scaled(self, budget: int) -> Plan:
         """The same with `budget` triplets in a run at most; sweeps, validations and grids shrink with it.
 

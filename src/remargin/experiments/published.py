@@ -12,15 +12,21 @@ from remargin.report.zero_shot import PublishedRow, Source
 
 @dataclass(frozen=True)
 class PublishedBaseline:
-    """A row of the paper's table 4: nDCG@10 and R@1000 on TREC-DL 2019 and 2020, and millions of triplets seen."""
+    """A row of the paper's table 4: nDCG@10 and R@1000 on TREC-DL 2019 and 2020, which of these are equivalent to the
+    reference, and millions of triplets seen, which may be an estimate (`about`).
+    """
 
     block: str
     system: str
     source: Source
     ndcg: tuple[float, float]
     recall: tuple[float, float]
+    ndcg_equivalent: tuple[bool, bool] = (False, False)
+    recall_equivalent: tuple[bool, bool] = (False, False)
     in_batch: bool | None = None
     triplets: float | None = None
+    about: bool = False
+    reference: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,8 +62,7 @@ def published_variants() -> list[PublishedVariant]:
     True
     """
     content, _ = _content()
-    pairs = ("ndcg", "recall", "ndcg_equivalent", "recall_equivalent")
-    return [PublishedVariant(**{**row, **{name: tuple(row[name]) for name in pairs}}) for row in content["variants"]]
+    return [PublishedVariant(**_paired(row)) for row in content["variants"]]
 
 
 def variants_source() -> Source:
@@ -72,17 +77,7 @@ def published_baselines() -> list[PublishedBaseline]:
     ['adaptive', 'adaptive', 'distributed']
     """
     content, sources = _content()
-    return [
-        PublishedBaseline(
-            **{
-                **row,
-                "source": sources[row["source"]],
-                "ndcg": tuple(row["ndcg"]),
-                "recall": tuple(row["recall"]),
-            }
-        )
-        for row in content["baselines"]
-    ]
+    return [PublishedBaseline(**{**_paired(row), "source": sources[row["source"]]}) for row in content["baselines"]]
 
 
 def published_zero_shot() -> list[PublishedRow]:
@@ -93,6 +88,11 @@ def published_zero_shot() -> list[PublishedRow]:
     """
     content, sources = _content()
     return [PublishedRow(**{**row, "source": sources[row["source"]]}) for row in content["zero_shot"]]
+
+
+def _paired(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with the values of the two years as tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
 
 
 def _content() -> tuple[dict[str, Any], dict[str, Source]]:

@@ -70,12 +70,14 @@ def _panel(model: str, targets: list[BatchTargets]) -> Panel:
 
 def _numbers(targets: list[BatchTargets]) -> dict[str, Any]:
     first, last = targets[:WINDOW], targets[-WINDOW:]
+    early = [row for row in targets if SHOWN - WINDOW <= row.batch < SHOWN] if targets[-1].batch >= SHOWN else []
 
     def mean(rows: list[BatchTargets], name: str) -> float:
         return fmean(getattr(row, name) for row in rows)
 
     return {
         "batches": targets[-1].batch + 1,
+        "early_mean": mean(early, "mean") if early else None,
         "first_mean": mean(first, "mean"),
         "last_mean": mean(last, "mean"),
         "last_low": mean(last, "low"),

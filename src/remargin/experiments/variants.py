@@ -9,7 +9,7 @@ from typing import Any
 
 from remargin.evaluation.comparison import Scores
 from remargin.experiments.compared import BOUND, Compared, chosen_text, compare_in_groups, not_trained, time_text
-from remargin.experiments.outcome import Outcome
+from remargin.experiments.outcome import Outcome, with_tests
 from remargin.experiments.published import published_variants, variants_source
 from remargin.experiments.results import MEASURE, RECALL, TEST, Result
 from remargin.experiments.rows import BESIDE, PAPER, Chosen, Row, choose, mean_and_spread, over_seeds
@@ -61,7 +61,7 @@ class OverSeeds:
 
 
 def variants(study: Study) -> Outcome:
-    """A table for each test collection; claims and figures are about the first, the study's own."""
+    """A table for each test collection; figures are about the first, the study's own."""
     rows = study.of_models(lambda model: _rows(study, model))
     tables, compared = [], {}
     for test in study.tests:
@@ -70,7 +70,16 @@ def variants(study: Study) -> Outcome:
             for model, of_model in rows.items()
         }
         tables.append(_table(study, rows, compared[test], test))
-    numbers = {model: _numbers_of(study, model, of_model, compared[TEST][model]) for model, of_model in rows.items()}
+    numbers = {
+        model: with_tests(
+            {
+                collection: _numbers_of(study, model, of_model, compared[test][model], test)
+                for test, collection in study.tests.items()
+            },
+            study.name,
+        )
+        for model, of_model in rows.items()
+    }
     figures: list[Figure] = [_scatter(study, model, of_model) for model, of_model in rows.items()]
     tables.append(_published())
     return Outcome(Section("variants", "Variants", _summary(numbers), tables, figures, _settings(study), []), numbers)
@@ -109,9 +118,9 @@ def _table(study: Study, rows: dict[str, dict[str, OverSeeds]], compared: dict[s
     return Table(title, header, blocks, _notes(study, test) + lacking)
 
 
-def _numbers_of(study: Study, model: str, rows: dict[str, OverSeeds], compared: Compared) -> dict[str, Any]:
-    found: dict[str, Any] = {name: _numbers(compared, name, row) for name, row in rows.items()}
-    return found | {name: _means(result, TEST) for name, result in as_they_are(study, model).items()}
+def _numbers_of(study: Study, model: str, rows: dict[str, OverSeeds], compared: Compared, test: str) -> dict[str, Any]:
+    found: dict[str, Any] = {name: _numbers(compared, name, row, test) for name, row in rows.items()}
+    return found | {name: _means(result, test) for name, result in as_they_are(study, model).items()}
 
 
 def _row(comparison: Compared, name: str, row: OverSeeds, test: str) -> list[Cell]:
@@ -134,7 +143,7 @@ def _untrained(name: str, means: dict[str, float]) -> list[Cell]:
     return [Cell(name), Cell(""), number(means[MEASURE]), Cell(""), number(means[RECALL]), *[Cell("")] * 3]
 
 
-def _numbers(comparison: Compared, name: str, row: OverSeeds) -> dict[str, Any]:
+def _numbers(comparison: Compared, name: str, row: OverSeeds, test: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "seconds": row.seconds,
         "sweep_seconds": row.chosen.sweep.seconds if row.chosen.sweep else 0.0,
@@ -146,7 +155,7 @@ def _numbers(comparison: Compared, name: str, row: OverSeeds) -> dict[str, Any]:
     }
     for measure in (MEASURE, RECALL):
         compared = comparison[measure][name]
-        found[measure] = mean_and_spread(row.results, measure)[0]
+        found[measure] = mean_and_spread(row.results, measure, test)[0]
         found[f"{measure} best"] = compared.difference is None
         found[f"{measure} equivalent"] = compared.equivalent
     return found

@@ -1,6 +1,6 @@
 """The paper's table 5: models on collections that they were not trained on, beside what others published.
 
-    remargin reproduce zero-shot --model before=MINILM after=runs/x/model --data scifact cranfield --out zero-shot
+    remargin reproduce zero-shot --model before=MINILM after=runs/x/best --zero-shot scifact cranfield --out zero-shot
 
 Every system ranks every collection in full; each query's scores are written as soon as they are there. The tables are
 made from those files alone, so that one that was stopped goes on where it was and published cells can be made again.
@@ -113,7 +113,7 @@ def zero_shot(
     columns = [find_column(data) for data in collections or [benchmark.short for benchmark in BEIR]]
     extra = find_column(in_domain) if in_domain else None
     all_columns = [*columns, extra] if extra else columns
-    _check_names([column.name for column in all_columns], "collection", "--data")
+    _check_names([column.name for column in all_columns], "collection", "--zero-shot")
     _check_names([BM25] * bm25 + list(models), "system", "--model")
     rows = published_zero_shot() if measure == MEASURE else []
     row = _reference(rows, columns, reference)

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from remargin.data.collection import Text
 from remargin.data.ids import Ids, IdWriter
+from remargin.data.source import Text
 from remargin.data.tables import Rejects, batches
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError

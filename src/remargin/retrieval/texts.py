@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from remargin.data.collection import Text, checked_texts, open_source
+from remargin.data.collection import open_source
+from remargin.data.source import Text, checked_texts
 from remargin.data.tables import Rejects
 
 Kind = Literal["documents", "queries"]

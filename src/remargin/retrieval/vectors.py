@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remargin.ahead import ahead
-from remargin.data.collection import Text
 from remargin.data.ids import Ids, IdWriter
 from remargin.data.restart import JOURNAL, journal_line, read_journal
+from remargin.data.source import Text
 from remargin.data.tables import Rejects, batches
 from remargin.data.tokens import Tokens
 from remargin.encoder import BiEncoder, encoding_dtype
@@ -177,7 +177,7 @@ def encode(
 
     Args:
         model: the encoder.
-        texts: each with its own id; see `remargin.data.collection.checked_texts`.
+        texts: each with its own id; see `remargin.data.source.checked_texts`.
         out: the folder.
         made: settings, as `Made.by(model, ...)` gives them.
         overwrite: replace `out` if it is there.

@@ -1,11 +1,10 @@
-"""Batches of triplets from a prepared folder: any step's batch, straight away, from the seed and the step alone."""
+"""Batches of triplets from a prepared folder. Any batch follows from the seed and its number alone."""
 
 from __future__ import annotations
 
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
@@ -15,19 +14,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from remargin.ahead import ahead
-from remargin.data.tokens import Tokens, TokenStore
-from remargin.data.triplets import Triplets
-from remargin.errors import InputError
+from remargin.data.tokens import Tokens
+from remargin.training.data import TrainingData
 from remargin.training.engine import MicroBatches
 from remargin.training.in_batch_teacher import InBatchTeacher
-from remargin.training.samplers import RandomSampler, Sampler
+from remargin.training.samplers import Sampler
 
-# Batches may be of different sizes; among so many there is a usual one.
+# Batches may be of different sizes; among the first ones there is one of the usual size.
 FIRST_BATCHES = 8
 
 
 class TripletBatch(NamedTuple):
-    """Rows of queries, positives and negatives, and the teacher's margins if there are scores."""
+    """Row numbers of queries, positives and negatives in their token stores, and the margins of teachers, if any."""
 
     queries: NDArray[np.int64]
     positives: NDArray[np.int64]
@@ -36,28 +34,25 @@ class TripletBatch(NamedTuple):
     in_batch_margin: Tensor | None = None
 
 
-class TrainingData:
-    """The token stores and triplets of a folder that `prepare` wrote, and what makes batches of them.
+class Batches:
+    """The batches of a run: any of them, by its number.
 
-    Attributes:
-        sampler: which triplets make a batch. At first a `RandomSampler`; another one may take its place.
+    Args:
+        data: where texts and triplets come from.
+        sampler: which triplets make a batch.
         teacher_scale: what a teacher's margins are multiplied with.
         in_batch_teacher: scores all pairs of a batch, if there is one.
     """
 
-    def __init__(self, folder: str | Path, batch_size: int, seed: int) -> None:
-        folder = Path(folder)
-        if not folder.is_dir():
-            raise InputError("no such folder", file=folder, do="name one that `remargin prepare` or `fit` wrote")
-        if not (folder / "triplets").is_dir():
-            do = "run `remargin prepare` with --triplets"
-            raise InputError("no triplets in the prepared folder", file=folder, do=do)
-        self.queries = TokenStore(folder / "tokens" / "queries")
-        self.documents = TokenStore(folder / "tokens" / "documents")
-        self.triplets = Triplets(folder / "triplets")
-        self.sampler: Sampler = RandomSampler(len(self.triplets), self.triplets.negatives, batch_size, seed)
-        self.teacher_scale = 1.0
-        self.in_batch_teacher: InBatchTeacher | None = None
+    def __init__(
+        self,
+        data: TrainingData,
+        sampler: Sampler,
+        teacher_scale: float = 1.0,
+        in_batch_teacher: InBatchTeacher | None = None,
+    ) -> None:
+        self.sampler = sampler
+        self._data, self._teacher_scale, self._in_batch_teacher = data, teacher_scale, in_batch_teacher
 
     @property
     def steps_per_epoch(self) -> int:
@@ -67,35 +62,35 @@ class TrainingData:
     def batch(self, number: int) -> TripletBatch:
         """The batch of that number since training began."""
         drawn = self.sampler(number)
-        rows, each = self.triplets.take(drawn.triplets), np.arange(len(drawn.triplets))
+        rows, each = self._data.triplets.take(drawn.triplets), np.arange(len(drawn.triplets))
         margin = None
         if rows.scores is not None:
             margins = rows.scores[:, 0] - rows.scores[each, 1 + drawn.negatives]
-            margin = torch.from_numpy(margins * np.float32(self.teacher_scale))
+            margin = torch.from_numpy(margins * np.float32(self._teacher_scale))
         columns = rows.queries, rows.positives, rows.negatives[each, drawn.negatives]
         queries, positives, negatives = (column.astype(np.int64) for column in columns)
-        teacher = self.in_batch_teacher
+        teacher = self._in_batch_teacher
         in_batch = None if teacher is None else teacher.margins(queries, positives, negatives)
         return TripletBatch(queries, positives, negatives, margin, in_batch)
 
     def tokens(self, batch: TripletBatch) -> list[Tokens]:
         """The texts of a batch: queries, then positives, then negatives."""
         documents = np.concatenate([batch.positives, batch.negatives])
-        return [self.queries.take(batch.queries), self.documents.take(documents)]
+        return [self._data.queries.take(batch.queries), self._data.documents.take(documents)]
 
     def typical_lengths(self) -> NDArray[np.int64]:
-        """How long the texts of the first batch are; of the largest of the first ones, if they differ in size."""
+        """How many tokens each text of a full batch has: of the largest among the first batches."""
         first = [self.batch(number) for number in range(min(FIRST_BATCHES, self.steps_per_epoch))]
         largest = max(first, key=lambda batch: len(batch.queries))
         return np.concatenate([tokens.lengths for tokens in self.tokens(largest)])
 
 
 class Loader:
-    """Batches from one number on, read and cut a step ahead in a thread; knows how long it was waited for."""
+    """Batches from number `start` on, read and cut a step ahead in a thread; `waited` is how long training waited."""
 
-    def __init__(self, data: TrainingData, start: int, cut: Callable[[Sequence[Tokens]], MicroBatches]) -> None:
-        batches = map(data.batch, itertools.count(start))
-        self._ready = ahead((batch, cut(data.tokens(batch))) for batch in batches)
+    def __init__(self, batches: Batches, start: int, cut: Callable[[Sequence[Tokens]], MicroBatches]) -> None:
+        from_start = map(batches.batch, itertools.count(start))
+        self._ready = ahead((batch, cut(batches.tokens(batch))) for batch in from_start)
         self.waited = 0.0
 
     def __enter__(self) -> Loader:

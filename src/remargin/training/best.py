@@ -16,7 +16,7 @@ from remargin.training.validation import Validator
 
 
 class Best:
-    """Validates, keeps the best model so far in `out/best`, and knows when patience is at its end.
+    """Validates, keeps the best model so far in `out/best`, and knows when to stop early.
 
     Without a validator it does nothing.
     """
@@ -28,11 +28,11 @@ class Best:
 
     @property
     def out_of_patience(self) -> bool:
-        """Whether so many validations brought no gain that the run is to stop."""
+        """Whether the last `patience` validations all brought no gain, so that the run is to stop."""
         return self._patience is not None and self._progress.without_gain >= self._patience
 
     def validate(self, engine: Engine, model: BiEncoder, log: Log, meter: Meter) -> None:
-        """Measure the model as it is now. The time that it takes is not the meter's."""
+        """Measure the model as it is now, and keep it if it is the best so far. The meter leaves out the time."""
         if self._validator is None:
             return
         began, progress = time.perf_counter(), self._progress
@@ -49,14 +49,20 @@ class Best:
         meter.pause(time.perf_counter() - began)
 
     def _keep(self, model: BiEncoder) -> None:
-        """The one before it stays with the checkpoint that knows it, until there is a newer checkpoint."""
+        """Save the model as the best.
+
+        The checkpoint on disk still goes with the best model before this one. So that one is moved into it, where
+        `restore` finds it if the run is resumed from that checkpoint; the next checkpoint goes with the new one.
+        """
         kept = self._checkpoint / "best"
         if self._folder.exists() and self._checkpoint.exists() and not kept.exists():
             self._folder.rename(kept)
         model.save(self._folder, overwrite=True)
 
     def restore(self) -> None:
-        """Put back the best model that the checkpoint knows, if there is one: what came after it may not come again.
+        """When a run is resumed, make `out/best` the best model as of the checkpoint.
+
+        A better one, found after the checkpoint was written, is dropped: the resumed run may not find it again.
 
         Raises:
             InputError: if it is missing, or is the best by another measure.

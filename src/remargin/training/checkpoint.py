@@ -104,7 +104,7 @@ def load_checkpoint(
 
 
 def _flat(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """A parameter's state without the inner dict in which bitsandbytes hides its quantised part; it reads both."""
+    """A parameter's state without an inner dict, in which bitsandbytes puts the quantised part; it reads both forms."""
     for name, value in state.items():
         if isinstance(value, dict):
             yield from value.items()

@@ -1,4 +1,4 @@
-"""The engine under training: vectors of a batch, and from their gradients those of the weights.
+"""The engine under training: it computes the vectors of a batch and, from their gradients, the weights' gradients.
 
 The loss stands between the two, whatever it is. So the same few lines train packed, padded, replayed from CUDA graphs,
 and in micro-batches that are computed twice because memory holds only some of them.
@@ -25,17 +25,24 @@ from remargin.training.settings import FitSettings
 
 # Where padding costs, micro-batches of texts of similar lengths: what fits a CPU's caches, and what fills a GPU.
 TOKENS_AT_ONCE = (1200, 65_536)
-# Beyond so many tokens a step, a GPU is busy for longer than it takes to launch its kernels one by one.
+# With more tokens in a step, a GPU is busy for longer than it takes to launch its kernels one by one.
 GRAPH_TOKENS = 100_000
 MOST_GRAPHS = 32
-# With so many steps, torch.compile's minute at the start is won back.
+# From this many steps on, the minute that torch.compile takes at the start is won back.
 COMPILE_STEPS = 5000
 # What training keeps of a token in each layer, in numbers: some more than measured.
 KEPT = 30
 
 
 class MicroBatches(NamedTuple):
-    """A batch's texts, cut as the engine wants them: which texts are where, and how many tokens are computed."""
+    """A batch's texts in parts that are computed one after another.
+
+    Attributes:
+        parts: the texts, packed.
+        order: the place in the batch of each text, part after part.
+        tokens: how many the texts have.
+        computed: how many are computed: the tokens and the padding.
+    """
 
     parts: list[Packed]
     order: NDArray[np.int64]
@@ -112,7 +119,7 @@ class Engine:
         return MicroBatches(packed, np.concatenate(groups), real, computed)
 
     def embed(self, batch: MicroBatches) -> Tensor:
-        """Vectors of the batch's texts, (n, d), in their order: a leaf, whose gradient `backward` takes."""
+        """Vectors of the batch's texts, (n, d), in their order: a leaf tensor, whose gradient goes to `backward`."""
         self.compute.train()
         self.compute.pull()
         cached = batch.computed > self.budget and len(batch.parts) > 1
@@ -133,7 +140,7 @@ class Engine:
         return torch.empty_like(together).index_copy_(0, self._order, together).requires_grad_()
 
     def backward(self, gradient: Tensor) -> None:
-        """Add to the gradients of the model's weights."""
+        """Add the gradients that follow from those of the vectors to the gradients of the model's weights."""
         assert self._order is not None
         of_vectors = gradient[self._order]
         if not self._pending and self._graphs is not None:
@@ -152,7 +159,7 @@ class Engine:
         self._hand_over()
 
     def collect(self, gradients: list[Tensor], first: bool) -> None:
-        """Put gradients, in whatever precision, into the float32 buffers; or add them."""
+        """Copy the first part's gradients, in whatever precision, into the float32 buffers; add those of the others."""
         if first:
             copy_together(self._buffers, gradients)
         else:
@@ -192,7 +199,7 @@ class Engine:
 
 
 class _Random:
-    """The state of the random numbers, to draw the same again."""
+    """The state of the random number generator, so that the same dropout can be drawn again."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -200,7 +207,7 @@ class _Random:
         self._state = torch.get_rng_state() if cpu else torch.cuda.get_rng_state(device)
 
     def restore(self) -> None:
-        """As it was then."""
+        """Put the generator back into that state."""
         if self._device.type == "cpu":
             torch.set_rng_state(self._state)
         else:
@@ -208,7 +215,7 @@ class _Random:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """As it was then, for a while."""
+        """Put the generator back into that state until the end of the block."""
         now = _Random(self._device)
         self.restore()
         try:
@@ -283,7 +290,7 @@ class _Graphs:
 
 
 def _budget(model: BiEncoder, device: torch.device, dtype: torch.dtype) -> int:
-    """How many tokens may be in a forward pass that is to be differentiated: what half of the memory holds."""
+    """How many tokens a forward pass that keeps its activations may have: as many as fit into half of the memory."""
     config: Any = model.backbone.config
     memory = (
         torch.cuda.get_device_properties(device).total_memory
@@ -296,7 +303,7 @@ def _budget(model: BiEncoder, device: torch.device, dtype: torch.dtype) -> int:
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Floating-point operations a second that this device reaches in a large matrix product: what there is to use."""
+    """Floating-point operations per second that this device reaches in a large matrix product."""
     size, repeats = (8192, 8) if device.type == "cuda" else (1024, 4)
     own = torch.Generator(device).manual_seed(0)  # the run's random numbers are not to be touched
     a = torch.randn(size, size, device=device, dtype=dtype, generator=own)

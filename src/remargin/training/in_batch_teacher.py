@@ -17,6 +17,7 @@ from remargin.errors import InputError
 from remargin.files import append_array, map_array, read_header, write_header
 from remargin.losses import Similarity
 from remargin.progress import track
+from remargin.training.data import TrainingData
 
 FORMAT = "remargin-in-batch-teacher-1"
 TEXTS_AT_ONCE = 16_384
@@ -39,8 +40,7 @@ class InBatchTeacher:
     def load(
         cls,
         model: str | Path,
-        queries: TokenStore,
-        documents: TokenStore,
+        data: TrainingData,
         similarity: Similarity,
         out: Path,
         device: torch.device,
@@ -58,11 +58,10 @@ class InBatchTeacher:
             problem = f"the in-batch teacher {model} has {teacher.similarity} similarity, the model has {similarity}"
             raise InputError(problem, do="use a teacher with the model's similarity")
         say(f"in-batch teacher: {model}")
-        queries.require(teacher.tokenizer, teacher.query_length, teacher.query_prefix)
-        documents.require(teacher.tokenizer, teacher.document_length, teacher.document_prefix)
+        data.require(teacher)
         folder = out / "teacher"
         folder.mkdir(parents=True, exist_ok=True)
-        stores = {"queries": queries, "documents": documents}
+        stores = {"queries": data.queries, "documents": data.documents}
         return cls(*(_vectors(teacher, store, folder / f"{name}.bin", resume) for name, store in stores.items()))
 
     def margins(self, queries: NDArray[np.int64], positives: NDArray[np.int64], negatives: NDArray[np.int64]) -> Tensor:
@@ -74,7 +73,7 @@ class InBatchTeacher:
 
 
 def _vectors(teacher: BiEncoder, store: TokenStore, file: Path, resume: bool) -> NDArray[Any]:
-    """A store's vectors in a file, one block of texts after another. Its header says how many are safely in it."""
+    """A store's vectors, written block by block. The file's header says how many texts are done."""
     header, shape = file.with_suffix(".json"), (len(store), teacher.dimension)
     made = {"format": FORMAT, "teacher": teacher.fingerprint(), "texts": store.header["sha256"], "shape": list(shape)}
     done = _done(file, header, made) if resume else 0
@@ -91,7 +90,7 @@ def _vectors(teacher: BiEncoder, store: TokenStore, file: Path, resume: bool) ->
 
 
 def _done(file: Path, header: Path, made: dict[str, Any]) -> int:
-    """How many texts have their vectors already: none, unless all was made in the same way and is there."""
+    """How many texts have their vectors in the file already: 0 if it is damaged or was made in another way."""
     try:
         before = read_header(header, FORMAT, "it is made again")
         done = int(before.pop("done"))

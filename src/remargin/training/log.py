@@ -24,11 +24,12 @@ COLUMNS = (
 
 
 class Meter:
-    """How fast training is: counts what was trained on since it was last read. Validation does not count.
+    """How fast training is: counts what was trained on since it was last read. Time spent on validation is left out.
 
     Args:
-        operations_per_token: floating-point operations of a real token, forward and backward.
-        rate: of the device, in its largest matrix products: utilisation is a share of that.
+        operations_per_token: floating-point operations of a token that is not padding, forward and backward.
+        rate: floating-point operations per second that the device reaches in a large matrix product; utilisation is
+            the share of them that training uses.
     """
 
     def __init__(self, operations_per_token: float, rate: float) -> None:
@@ -42,18 +43,25 @@ class Meter:
         self._since = time.perf_counter()
 
     def count(self, triplets: int, tokens: int, computed: int, waited: float) -> None:
-        """That so many triplets were trained on, of so many tokens, computed as so many, after such a wait."""
+        """Add a batch.
+
+        Args:
+            triplets: how many were trained on.
+            tokens: how many their texts have.
+            computed: how many were computed: the tokens and the padding.
+            waited: for the batch to be loaded, in seconds.
+        """
         self._triplets += triplets
         self._tokens += tokens
         self._computed += computed
         self._waited += waited
 
     def pause(self, seconds: float) -> None:
-        """Time that was spent on something else."""
+        """Leave out seconds that were spent on something else than training."""
         self._paused += seconds
 
     def read(self) -> dict[str, float]:
-        """The speeds since the last time."""
+        """The speeds since the last call, by the names of the columns in metrics.csv."""
         seconds = max(time.perf_counter() - self._since - self._paused, 1e-9)
         speeds = {
             "triplets_per_second": self._triplets / seconds,
@@ -67,7 +75,7 @@ class Meter:
 
 
 def time_left(seconds: float) -> str:
-    """For people.
+    """How long a run will still take, in words.
 
     >>> time_left(45), time_left(400), time_left(9000)
     ('45 s left', '7 min left', '2.5 h left')
@@ -108,7 +116,7 @@ class Log:
             logger.finalize("success" if kind is None else "failed")
 
     def training(self, step: int, loss: Tensor, learning_rate: float, statistics: dict[str, float]) -> None:
-        """The values of a step."""
+        """Log the loss, learning rate, statistics and speeds of a step."""
         speeds = self._meter.read()
         values = {"loss": loss.item(), "learning_rate": learning_rate, **speeds, **statistics}
         self._write({"step": step, **values})
@@ -128,7 +136,7 @@ class Log:
             self._say(line)
 
     def validation(self, step: int, values: dict[str, float]) -> None:
-        """The result of a validation: the first measure is the one that counts."""
+        """Log the result of a validation. The first measure is the one by which the best model is chosen."""
         self._write({"step": step, "validation": next(iter(values.values()))})
         self._fabric.log_dict({f"validation/{measure}": value for measure, value in values.items()}, step)
         if self._live:
@@ -142,7 +150,7 @@ class Log:
             )
 
     def _rows_before(self, step: int) -> list[dict[str, str]]:
-        """What a resumed run keeps: the rows up to its checkpoint."""
+        """The rows that a resumed run keeps: those up to its checkpoint."""
         with open(self._path, newline="", encoding="utf-8", errors="replace") as file:
             rows = csv.DictReader(file)
             if not {"step"} <= set(rows.fieldnames or ()) <= {*COLUMNS}:

@@ -17,25 +17,27 @@ from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.files import refuse_existing
 from remargin.model_folder import OURS
-from remargin.training.batches import Loader, TrainingData
+from remargin.training.batches import Batches, Loader
 from remargin.training.best import Best
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from remargin.training.data import TrainingData
 from remargin.training.engine import Engine, matmul_rate
 from remargin.training.in_batch_teacher import InBatchTeacher
 from remargin.training.log import Log, Meter
-from remargin.training.optimiser import learning_rate, make_optimiser
+from remargin.training.optimiser import make_optimiser
 from remargin.training.samplers import make_sampler
 from remargin.training.settings import FitSettings, fast_precision
 from remargin.training.stopping import Stopping
 from remargin.training.supervision import loss_arguments, require_teachers, statistics, teacher_scale
 from remargin.training.validation import Validator
 
-# What a run cannot change on its way, beside its loss.
+# Settings that must stay the same when a run is resumed. So must its loss.
 FIXED = (
     "batch_size", "accumulate", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "warm_up", "schedule",
     "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout",
 )  # fmt: skip
-# Mean cosine among a batch's positives: an encoder that comes to this has collapsed; at this, nothing differs any more.
+# Mean cosine among a batch's positives: above the first, an encoder has collapsed in training; above the second, its
+# vectors are all the same, which is too much even for one that began collapsed.
 COLLAPSED = 0.9999
 ALL_THE_SAME = 1 - 1e-7
 
@@ -101,38 +103,30 @@ def fit(
     scaled: Any = "16-mixed" if precision == "16" else "32-true"  # only float16 needs its gradients scaled
     fabric = Fabric(accelerator="auto", devices=1, precision=scaled, loggers=list(loggers))
     device = fabric.device
-    training = TrainingData(data, settings.batch_size, settings.seed)
-    training.queries.require(model.tokenizer, model.query_length, model.query_prefix)
-    training.documents.require(model.tokenizer, model.document_length, model.document_prefix)
+    training = TrainingData(data)
+    training.require(model)
     loss = settings.loss.build(model.similarity) if loss is None else loss
     require_teachers(loss, training.triplets, settings)
     started = time.perf_counter()
     model, loss = model.to(device), loss.to(device)
-    training.sampler = make_sampler(model, training.queries, training.triplets, settings, out, resume, say)
-    training.teacher_scale = teacher_scale(training, settings.loss.teacher_scale, loss, model.similarity, say)
-    if settings.in_batch_teacher is not None:
-        training.in_batch_teacher = InBatchTeacher.load(
-            settings.in_batch_teacher, training.queries, training.documents, model.similarity, out, device, resume, say
-        )
+    batches = _batches(training, model, loss, settings, out, resume, say)
     torch.manual_seed(settings.seed)
-    optimiser = make_optimiser([model, loss], settings)
+    optimiser, rates = make_optimiser([model, loss], settings), settings.rates()
     _, wrapped = fabric.setup(model, optimiser)
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
-    engine = Engine(model, settings, device, dtype, training.typical_lengths())
-    learned = any(True for _ in loss.parameters())  # then what it says of itself changes
-    of_loss = type(loss).__name__ if learned else repr(loss)
-    fixed = {name: getattr(settings, name) for name in FIXED} | {"loss": of_loss}
+    engine = Engine(model, settings, device, dtype, batches.typical_lengths())
+    modules, fixed = {"model": model, "loss": loss}, _fixed(settings, loss)
     if checkpoint.exists():
-        progress, precision_state = load_checkpoint(checkpoint, {"model": model, "loss": loss}, optimiser, fixed)
+        progress, precision_state = load_checkpoint(checkpoint, modules, optimiser, fixed)
         fabric.strategy.precision.load_state_dict(precision_state)
         say(f"resuming after step {progress.step:,}")
     best = Best(out, validator, settings.patience, progress)
     best.restore()
-    say(_describe(device, training, settings))
+    say(_describe(device, batches, settings))
     say(engine.describe() + ("" if settings.attention_dropout else "; no attention dropout"))
     before_stop, watch = progress.seconds, _Watch(settings, progress)
     meter = Meter(engine.operations_per_token, matmul_rate(device, dtype))
-    loader = Loader(training, progress.step * settings.accumulate, engine.cut)
+    loader = Loader(batches, progress.step * settings.accumulate, engine.cut)
     log = Log(out, fabric, progress.step, settings.steps, say, meter)
     with engine, loader, log, Stopping() as stopping:
         if not progress.validations:
@@ -142,7 +136,7 @@ def fit(
         while progress.step < settings.steps and not (best.out_of_patience or asked):
             step = progress.step
             for group in optimiser.param_groups:
-                group["lr"] = learning_rate(settings, step)
+                group["lr"] = rates(step)
             for number in range(step * settings.accumulate, (step + 1) * settings.accumulate):
                 waited = loader.waited
                 batch, cut = next(loader)
@@ -169,18 +163,13 @@ def fit(
             if to_log or to_validate or to_save:
                 watch.check(value, positives)
             if to_log:
-                log.training(
-                    progress.step,
-                    value,
-                    learning_rate(settings, step),
-                    statistics(loss, queries, positives, negatives, arguments),
-                )
+                margins = statistics(loss, queries, positives, negatives, arguments)
+                log.training(progress.step, value, rates(step), margins)
             if to_validate:
                 best.validate(engine, model, log, meter)
             progress.seconds = before_stop + time.perf_counter() - started
             if to_save or best.out_of_patience:
                 precision_state = fabric.strategy.precision.state_dict()
-                modules = {"model": model, "loss": loss}
                 save_checkpoint(checkpoint, progress, modules, optimiser, precision_state, fixed)
         if stopping.asked:  # also while the last step was validated or saved
             stopping.leave()
@@ -202,8 +191,34 @@ def fit(
     )
 
 
-def _describe(device: torch.device, training: TrainingData, settings: FitSettings) -> str:
-    sampler = training.sampler
+def _batches(
+    data: TrainingData,
+    model: BiEncoder,
+    loss: nn.Module,
+    settings: FitSettings,
+    out: Path,
+    resume: bool,
+    say: Callable[[str], None],
+) -> Batches:
+    """The run's batches: its sampler, and its teachers if it has some."""
+    sampler = make_sampler(model, data, settings, out, resume, say)
+    scale = teacher_scale(data.triplets, settings.loss.teacher_scale, loss, model.similarity, say)
+    teacher = None
+    if settings.in_batch_teacher is not None:
+        name, similarity = settings.in_batch_teacher, model.similarity
+        teacher = InBatchTeacher.load(name, data, similarity, out, model.device, resume, say)
+    return Batches(data, sampler, scale, teacher)
+
+
+def _fixed(settings: FitSettings, loss: nn.Module) -> dict[str, Any]:
+    """What a run must not change when it is resumed."""
+    learned = any(True for _ in loss.parameters())  # then what it says of itself changes
+    of_loss = type(loss).__name__ if learned else repr(loss)
+    return {name: getattr(settings, name) for name in FIXED} | {"loss": of_loss}
+
+
+def _describe(device: torch.device, batches: Batches, settings: FitSettings) -> str:
+    sampler = batches.sampler
     epochs = settings.steps * settings.accumulate / sampler.steps_per_epoch
     triplets = round(sampler.epoch_triplets / sampler.steps_per_epoch * settings.accumulate, 1)
     return f"{settings.steps:,} steps of {triplets:g} triplets ({epochs:.2f} epochs of {sampler.epoch}) on {device}"
@@ -217,7 +232,7 @@ class _Watch:
         self._progress = progress
 
     def check(self, loss: Tensor, positives: Tensor) -> None:
-        """Look at a step's loss and vectors."""
+        """Raise an InputError if a step's loss is not a number, or its vectors are all alike."""
         step = self._progress.step
         if not math.isfinite(loss.item()):
             raise InputError(f"the loss is {loss.item()} at step {step}", do=self._do)

@@ -1,4 +1,4 @@
-"""Adam as the paper uses it, and learning rates as a function of the step."""
+"""Adam as the paper uses it."""
 
 from __future__ import annotations
 
@@ -38,20 +38,3 @@ def parameter_groups(modules: Iterable[nn.Module], weight_decay: float) -> list[
         {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
-
-
-def learning_rate(settings: FitSettings, step: int) -> float:
-    """The learning rate of a step, from 0: a linear warm-up, then constant, linear to zero, or gamma per step.
-
-    >>> from remargin.training.settings import fit_settings
-    >>> settings = fit_settings(steps=10, warm_up=0.2, learning_rate=1.0)
-    >>> [round(learning_rate(settings, step), 3) for step in range(10)]
-    [0.5, 1.0, 1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]
-    """
-    warm_up = round(settings.warm_up * settings.steps)
-    if step < warm_up:
-        return settings.learning_rate * (step + 1) / warm_up
-    since = step - warm_up
-    if settings.schedule == "linear":
-        return settings.learning_rate * (1 - since / (settings.steps - warm_up))
-    return settings.learning_rate * (settings.gamma**since if settings.schedule == "exponential" else 1.0)

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import shlex
-import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from remargin.data.collection import Collection, has_queries, open_source
 from remargin.data.prepare import FORMAT as PREPARED
@@ -24,18 +18,17 @@ from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.evaluation.measures import evaluate
+from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
-from remargin.files import locked, new_file, on_disk, read_header, sha256
+from remargin.files import on_disk, read_header, sha256
 from remargin.mining import MiningSettings, mine
 from remargin.retrieval.search import search
 from remargin.training.loop import Fitted, fit
+from remargin.training.run_folder import RunFolder
 from remargin.training.settings import FitSettings
 from remargin.training.supervision import needs_scores
 from remargin.training.validation import Validator
-from remargin.versions import versions
 
-CONFIG = "config.yaml"
 REMEDY = "prepare it again"
 
 
@@ -79,8 +72,8 @@ def start(
     """
     out = request.out
     asked = {**{name: _plain(value) for name, value in asdict(request).items()}, "settings": asdict(settings)}
-    _is_new(out, asked, resume)
-    evaluate(Run.of({}), {"": {"": 1}}, [settings.validation_measure])  # an unknown measure is an error now
+    folder = RunFolder(out, asked, resume)
+    require_measures([settings.validation_measure])
     options: Any = {"query_length": request.query_length, "document_length": request.document_length}
     model = BiEncoder.from_pretrained(request.model, pooling=request.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
     loss = settings.loss.build(model.similarity)
@@ -95,18 +88,14 @@ def start(
     also = None if request.also is None else Collection.load(request.also, "test", request.skip_bad)
     if also is not None and also.rejects.count:
         say(f"{request.also}: skipped bad input, {also.rejects.describe()}")
-    made = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    with locked(out), _cleared_if_bad(out, _is_new(out, asked, resume), made) as new:  # another may have been faster
+    with folder.opened():
         board = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if request.tensorboard else []
         loggers = [_logger(text, out) for text in [*board, *(request.loggers or [])]]  # some write at once
-        if new:
-            _write_config(out, {"command": " ".join(sys.argv), "asked": asked, "versions": versions()})
         if not data.exists():
             _prepare(request, model, settings, say)
         else:
             _verify(data)
-        _add_hashes(out, data, request.model)
+        folder.add_hashes(_input_hashes(data, request.model))
         validator = None if split is None else Validator(data, split, settings, first_stage)
         if validator is None:
             say("no dev split: training without validation")
@@ -124,23 +113,8 @@ def start(
                 "after": after,
             }
             say(f"{request.also}: {settings.validation_measure} {before:.4f} before, {after:.4f} after")
-        with new_file(out / "report.json", overwrite=True) as file:
-            file.write(json.dumps(report, indent=1).encode())
+        folder.write_report(report)
     return fitted
-
-
-@contextmanager
-def _cleared_if_bad(out: Path, new: bool, made: bool) -> Iterator[bool]:
-    """Bad input that shows before the first step leaves nothing, for the command as it should have been."""
-    try:
-        yield new
-    except InputError:
-        if new and not (out / "metrics.csv").exists():
-            for path in out.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            if made:
-                out.rmdir()
-        raise
 
 
 def _logger(text: str, out: Path) -> Any:
@@ -160,29 +134,6 @@ def _logger(text: str, out: Path) -> Any:
 
 def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
-
-
-def _is_new(out: Path, asked: dict[str, Any], resume: bool) -> bool:
-    """A run's folder is new, or it is the same run's and it is to go on. With its config alone it is as good as new."""
-    config = out / CONFIG
-    if not out.exists() or not any(out.iterdir()):
-        return True
-    if [*out.iterdir()] == [config]:
-        _read_config(out)  # another file of that name is an error
-        return True
-    if not resume:
-        raise InputError("already exists", file=out, do="choose another place, or go on with that run (--resume)")
-    changed = _differences(_placed(_read_config(out)["asked"]), _placed(json.loads(json.dumps(asked))))
-    if changed:
-        problem = f"the run was started with other settings: {', '.join(changed)}"
-        raise InputError(problem, file=config, do="resume with the same settings, or start another run")
-    return False
-
-
-def _placed(asked: dict[str, Any]) -> dict[str, Any]:
-    """What was asked for, wherever the run's folder is now, and however the paths of files are written."""
-    paths = {n: str(Path(v).resolve()) for n, v in asked.items() if isinstance(v, str) and on_disk(v)}
-    return {name: paths.get(name, value) for name, value in asked.items() if name != "out"}
 
 
 def _training_folder(request: RunRequest) -> Path:
@@ -221,22 +172,6 @@ def _verify(data: Path) -> None:
     Triplets(data / "triplets").verify()
 
 
-def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """The names of what differs, settings within settings by their own. What was not known before does not count.
-
-    >>> _differences({"data": "faq", "settings": {"steps": 1}}, {"data": "faq", "settings": {"steps": 2}})
-    ['steps']
-    """
-    found = []
-    for name, value in now.items():
-        old = before.get(name, value)
-        if isinstance(old, dict) and isinstance(value, dict):
-            found += _differences(old, value)
-        elif old != value:
-            found.append(name)
-    return found
-
-
 def _validation_split(request: RunRequest, settings: FitSettings) -> str | None:
     """Dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
     source, split = open_source(request.data, Rejects(skip=request.skip_bad)), request.validation_split or "dev"
@@ -255,34 +190,9 @@ def _measure(model: BiEncoder, collection: Collection, measure: str) -> float:
     return evaluate(search(collection, "exact", model), collection.qrels, [measure]).means[measure]
 
 
-def _read_config(out: Path) -> dict[str, Any]:
-    do = "choose another place"
-    try:
-        config = yaml.safe_load((out / CONFIG).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"no run to go on with: there is no {CONFIG} in it", file=out, do=do) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        config = None
-    if not isinstance(config, dict) or not isinstance(config.get("asked"), dict):
-        raise InputError("not the config of a training run", file=out / CONFIG, do=do)
-    return config
-
-
-def _write_config(out: Path, content: dict[str, Any]) -> None:
-    plain = json.loads(json.dumps(content))
-    with new_file(out / CONFIG, overwrite=True) as file:
-        file.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode())
-
-
-def _add_hashes(out: Path, data: Path, model: str) -> None:
-    """Put the hashes of the input into the config; a run that goes on must find what it was started on."""
-    config = _read_config(out)
+def _input_hashes(data: Path, model: str) -> dict[str, str]:
+    """Hashes of all that a run is made from: collection, triplets, and the model's weights if they are in a folder."""
     header, triplets = read_header(data / MARKER, PREPARED, REMEDY), Triplets(data / "triplets").header
     hashes = {**header["sha256"], **{f"triplets/{name}": of_file for name, of_file in triplets["sha256"].items()}}
     weights = sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []
-    hashes |= {f"model/{path.name}": sha256(path) for path in weights}
-    before = config.setdefault("sha256", hashes)
-    if changed := [name for name in hashes if hashes[name] != before.get(name)]:
-        problem = f"the run was started on other data: {', '.join(changed)} changed"
-        raise InputError(problem, file=out, do="put back what it was, or start another run")
-    _write_config(out, config)
+    return hashes | {f"model/{path.name}": sha256(path) for path in weights}

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remargin.data.shuffle import Shuffle
-from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
+from remargin.training.data import TrainingData
 from remargin.training.settings import FitSettings
 from remargin.training.topics import default_clusters, query_topics, run_topics
 
@@ -29,7 +29,7 @@ class Drawn(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Batch after batch: `epoch` says what an epoch goes through, `epoch_triplets` how many triplets that takes."""
+    """Draws batches. `epoch` says in words what an epoch goes through, `epoch_triplets` how many triplets it has."""
 
     steps_per_epoch: int
     epoch_triplets: int
@@ -40,7 +40,7 @@ class Sampler(Protocol):
 
 
 class RandomSampler:
-    """Every triplet once an epoch, in an order of its own; several negatives take turns, epoch by epoch.
+    """Every triplet once an epoch, in another order each time; several negatives take turns, epoch by epoch.
 
     What is left over when the batches are full waits for another epoch.
 
@@ -56,6 +56,11 @@ class RandomSampler:
         self.steps_per_epoch = count // self._size
         self.epoch_triplets = self.steps_per_epoch * self._size
         self.epoch = f"{count:,}"
+
+    @classmethod
+    def of(cls, triplets: Triplets, batch_size: int, seed: int) -> RandomSampler:
+        """A sampler of these triplets."""
+        return cls(len(triplets), triplets.negatives, batch_size, seed)
 
     def __call__(self, number: int) -> Drawn:
         """The batch of that number since training began."""
@@ -141,7 +146,7 @@ class TopicSampler:
         return self._draw(queries, np.random.default_rng([self._seed % 2**64, number]))
 
     def _shuffle(self, size: int, epoch: int, which: int) -> Shuffle:
-        """An epoch has an order of the batches, number 0, and one for each topic."""
+        """The orders of an epoch: `which` is 0 for that of the batches, and 1 + t for that of topic t's queries."""
         return Shuffle(size, self._seed, epoch * (1 + len(self._sizes)) + which)
 
 
@@ -174,7 +179,7 @@ def balanced_pairs(
         triplets: with scores.
         queries: those of the batch.
         rng: to draw with.
-        drop_bins: leave out so many of the bins, those of the largest margins: negatives that are easy to tell. Fewer
+        drop_bins: how many bins to leave out, from the largest margins down: negatives that are easy to tell. Fewer
             than `bins`; a query always keeps its hardest pair, which is in the first bin.
         bins: how many.
 
@@ -214,8 +219,7 @@ def balanced_pairs(
 
 def make_sampler(
     model: BiEncoder,
-    queries: TokenStore,
-    triplets: Triplets,
+    data: TrainingData,
     settings: FitSettings,
     out: Path,
     resume: bool,
@@ -226,8 +230,9 @@ def make_sampler(
     Raises:
         InputError: if the sampler needs scores and there are none, or the folder has the topics of other queries.
     """
+    queries, triplets = data.queries, data.triplets
     if settings.sampler == "random":
-        return RandomSampler(len(triplets), triplets.negatives, settings.batch_size, settings.seed)
+        return RandomSampler.of(triplets, settings.batch_size, settings.seed)
     if settings.sampler == "tas-balanced" and not triplets.header["scores"]:
         do = "let a teacher score them (`remargin teach`), or use the sampler tas"
         raise InputError('sampler "tas-balanced" needs triplets with scores', file=triplets.folder, do=do)

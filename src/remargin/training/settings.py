@@ -13,15 +13,15 @@ from torch import nn
 from remargin.compute import EngineName
 from remargin.errors import InputError
 from remargin.losses import ContrastiveLoss, DualTeacherLoss, Error, MarginLoss, NamedTarget, Similarity
+from remargin.training.rates import RateSchedule, Schedule
 
-Schedule = Literal["constant", "linear", "exponential"]
 Precision = Literal["auto", "32", "bf16", "16"]
 Compile = Literal["auto", "on", "off"]
 SamplerName = Literal["random", "tas", "tas-balanced"]
 
 
 def idle_settings(target: str, in_batch: bool) -> dict[str, tuple[str, ...]]:
-    """The settings of a loss that have nothing to do, under what they do nothing for.
+    """The settings that have no effect with a loss; each key says in words why, as in "error does nothing for KEY".
 
     >>> idle_settings("contrastive", in_batch=False)["the contrastive loss"]
     ('in_batch', 'error', 'stop_gradient')
@@ -142,20 +142,13 @@ class FitSettings:
             raise InputError(problem, do="give both --in-batch and --in-batch-teacher with target teacher, or neither")
         if self.patience is not None and self.patience < 1:
             raise InputError(f"patience is {self.patience}", do="it must be at least 1")
-        if not 0 < self.learning_rate < math.inf:
-            raise InputError(f"learning_rate is {self.learning_rate}", do="it must be a number above 0")
+        self.rates()  # an InputError for values that make no schedule
         if self.clip is not None and not self.clip > 0:
             raise InputError(f"clip is {self.clip}", do="it must be above 0")
         if not 0 <= self.weight_decay < math.inf:
             raise InputError(f"weight_decay is {self.weight_decay}", do="it must be a number, 0 or above")
-        if not 0 < self.gamma <= 1:
-            raise InputError(f"gamma is {self.gamma}", do="it must be above 0 and at most 1")
         if not 0 <= self.seed < 2**63:
             raise InputError(f"seed is {self.seed}", do="it must be at least 0 and below 2**63")
-        if not 0 <= self.warm_up < 1:
-            raise InputError(f"warm_up is {self.warm_up}", do="it is a share of the steps, at least 0 and below 1")
-        if self.schedule not in ("constant", "linear", "exponential"):
-            raise InputError(f"unknown schedule {self.schedule!r}", do="use constant, linear or exponential")
         if self.token_budget is not None and self.token_budget < 1:
             raise InputError(f"token_budget is {self.token_budget}", do="it must be at least 1")
         if self.sampler not in get_args(SamplerName):
@@ -174,6 +167,10 @@ class FitSettings:
             raise InputError(f"unknown compile {self.compile!r}", do=f"use {', '.join(get_args(Compile))}")
         if self.precision not in ("auto", "32", "bf16", "16"):
             raise InputError(f"unknown precision {self.precision!r}", do="use auto, 32, bf16 or 16")
+
+    def rates(self) -> RateSchedule:
+        """The learning rate of each step."""
+        return RateSchedule(self.learning_rate, self.steps, self.warm_up, self.schedule, self.gamma)
 
 
 # What the paper and its released code have in common, and the learning rate in which they differ.
@@ -195,7 +192,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def fit_settings(preset: str = "default", **overrides: Any) -> FitSettings:
-    """A preset with some settings changed; those of the loss go by their own names. None changes nothing.
+    """A preset with some settings changed; those of the loss go by their own names.
+
+    A None is a value like any other: `clip=None` trains without clipping, and `patience=None` to the last step.
 
     >>> settings = fit_settings("paper", steps=10, target="adaptive")
     >>> settings.steps, settings.batch_size, settings.loss.target
@@ -203,7 +202,7 @@ def fit_settings(preset: str = "default", **overrides: Any) -> FitSettings:
     """
     if preset not in PRESETS:
         raise InputError(f"unknown preset {preset!r}", do=f"use {', '.join(PRESETS)}")
-    values = {**PRESETS[preset], **{name: value for name, value in overrides.items() if value is not None}}
+    values = {**PRESETS[preset], **overrides}
     of_loss = {f.name for f in fields(LossSettings)}
     loss = LossSettings(**{name: values.pop(name) for name in list(values) if name in of_loss})
     return FitSettings(loss=loss, **values)

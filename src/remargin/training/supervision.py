@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from remargin.data.triplets import Triplets
 from remargin.errors import InputError
 from remargin.losses import MarginLoss, Similarity
-from remargin.training.batches import TrainingData, TripletBatch
+from remargin.training.batches import TripletBatch
 from remargin.training.settings import FitSettings
 
 IDS, SCORES, IN_BATCH = "ids", "teacher_margin", "in_batch_margin"
@@ -48,26 +48,26 @@ def require_teachers(loss: nn.Module, triplets: Triplets, settings: FitSettings)
 
 
 def teacher_scale(
-    training: TrainingData, asked: float | None, loss: nn.Module, similarity: Similarity, say: Callable[[str], None]
+    triplets: Triplets, asked: float | None, loss: nn.Module, similarity: Similarity, say: Callable[[str], None]
 ) -> float:
     """What the teacher's margins are multiplied with: what was asked for, or what brings them into a cosine's range."""
     if asked is not None or not needs_scores(loss):
         return asked or 1.0
     own = getattr(loss, "similarity", None)
-    scale = natural_scale(training.triplets, own if own in ("cosine", "dot") else similarity)
+    scale = natural_scale(triplets, own if own in ("cosine", "dot") else similarity)
     if scale != 1.0:
         say(f"the teacher's margins are multiplied with {scale:.4g}: 99% of them are within {1 / scale:.4g}")
     return scale
 
 
 def natural_scale(triplets: Triplets, similarity: Similarity) -> float:
-    """What a teacher's margins are multiplied with unless told: 1 for dot products; for cosines 99% come within 1."""
+    """The default of `teacher_scale`: 1 for dot products; for cosines, what brings 99% of the margins within ±1."""
     large = triplets.large_margin() if similarity == "cosine" else None
     return 1 / large if large else 1.0
 
 
 def loss_arguments(loss: nn.Module, batch: TripletBatch, device: torch.device) -> dict[str, Any]:
-    """What a loss takes, of one batch. Ids stay on the CPU, where they are compared while the GPU computes vectors."""
+    """The further arguments of a loss for a batch. Ids stay on the CPU: they are compared there while the GPU works."""
     found: dict[str, Any] = {}
     for name in takes(loss):
         if name == IDS:

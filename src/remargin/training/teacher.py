@@ -26,15 +26,16 @@ from remargin.data.shuffle import Shuffle
 from remargin.data.tables import Rejects
 from remargin.data.tokens import LONGER, PairTokens
 from remargin.errors import InputError
-from remargin.evaluation.measures import evaluate
+from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files import read_header, refuse_existing, sha256
 from remargin.progress import track
-from remargin.retrieval.search import search
 from remargin.teaching import readable_triplets
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from remargin.training.optimiser import learning_rate, parameter_groups
-from remargin.training.settings import FitSettings, fast_precision
+from remargin.training.optimiser import parameter_groups
+from remargin.training.rates import RateSchedule
+from remargin.training.settings import fast_precision
+from remargin.training.validation import candidates
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,11 @@ class TeacherSettings:
         for name in ("epochs", "batch_size", "validations", "validation_depth", "validation_queries"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", do="it must be at least 1")
-        self.schedule(1)
+        self.rates(1)  # an InputError for values that make no schedule
 
-    def schedule(self, steps: int) -> FitSettings:
+    def rates(self, steps: int) -> RateSchedule:
         """A learning rate that rises for a share of the steps, and then falls to zero."""
-        rate = self.learning_rate
-        return FitSettings(steps=steps, learning_rate=rate, warm_up=self.warm_up, schedule="linear")
+        return RateSchedule(self.learning_rate, steps, self.warm_up, "linear")
 
 
 @dataclass
@@ -182,7 +182,7 @@ class _Training:
         self._model, self._data, self._settings, self._validator = model, data, settings, validator
         self._checkpoint, self._started, self._say = checkpoint, started, say
         self._precision = fast_precision() if model.precision == "auto" else model.precision
-        self._schedule = settings.schedule(data.steps)
+        self._rates = settings.rates(data.steps)
         self._marks = {math.ceil(data.steps * (i + 1) / settings.validations) for i in range(settings.validations)}
         groups = parameter_groups([model.model], settings.weight_decay)
         self._optimiser = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
@@ -196,7 +196,7 @@ class _Training:
         self._seconds_before = self.progress.seconds
 
     def seconds(self) -> float:
-        """All the time it took, also before a stop."""
+        """How long it has taken, also before it was stopped and resumed."""
         return self._seconds_before + time.perf_counter() - self._started
 
     def run(self) -> None:
@@ -216,7 +216,7 @@ class _Training:
     def _step(self, batch: PairTokens) -> Tensor:
         model, settings = self._model, self._settings
         for group in self._optimiser.param_groups:
-            group["lr"] = learning_rate(self._schedule, self.progress.step)
+            group["lr"] = self._rates(self.progress.step)
         with torch.autocast(model.device.type, torch.bfloat16, enabled=self._precision == "bf16"):
             scores = model.logits(batch).view(-1, self._data.width)
         loss = cross_entropy(scores, scores.new_zeros(len(scores), dtype=torch.long))  # the positive is first
@@ -230,7 +230,7 @@ class _Training:
         return loss
 
     def _validate(self, loss: float) -> None:
-        """Stop if the loss is no number; measure, and keep the weights if they are the best so far."""
+        """Raise an InputError if the loss is not a number; else measure, and keep the weights if they are the best."""
         progress, measure = self.progress, self._settings.validation_measure
         if not math.isfinite(loss):
             do = f"use a lower learning rate than {self._settings.learning_rate:g}"
@@ -248,7 +248,10 @@ class _Training:
 
 
 class _Sums(nn.Module):
-    """Losses of the first and of the last tenth of the steps, and seconds, added up: a module for checkpoints' sake."""
+    """Sums of the losses in the first and in the last tenth of the steps, and of the seconds spent on validation.
+
+    It is a module because a checkpoint holds the tensors of modules.
+    """
 
     first: Tensor
     last: Tensor
@@ -261,7 +264,7 @@ class _Sums(nn.Module):
             self.register_buffer(name, torch.zeros(()))
 
     def add(self, step: int, loss: Tensor) -> None:
-        """Count the loss of a step, from 1, without waiting for it."""
+        """Add the loss of a step, from 1, without waiting until the device has computed it."""
         if step <= self.steps:
             self.first += loss
         if step > self._all - self.steps:
@@ -287,7 +290,7 @@ class _Data:
         return len(self._rows)
 
     def batches(self, done: int) -> Iterator[PairTokens]:
-        """All batches after so many."""
+        """All batches after the first `done`."""
         for epoch in range(done // self._steps, self._settings.epochs):
             order = Shuffle(len(self), self._settings.seed, epoch)(np.arange(len(self)))
             for rows in np.array_split(order, self._steps)[max(0, done - epoch * self._steps) :]:
@@ -305,33 +308,28 @@ class _Reranking:
     def __init__(
         self, model: CrossEncoder, collection: Collection, settings: TeacherSettings, first_stage: Run | None
     ) -> None:
-        self.split, self._measure, depth = collection.split, settings.validation_measure, settings.validation_depth
+        self.split, self._measure = collection.split, settings.validation_measure
+        require_measures([self._measure])
         some = collection.sample(settings.validation_queries, settings.seed)
-        self._qrels = some.qrels
-        evaluate(Run.of({}), self._qrels, [self._measure])  # an unknown measure is an error now, not later
         if unfit := model.too_long(some.queries):
             problem = f"validation query leaves no room for a document in {model.length} tokens"
             raise InputError(problem, id=unfit[0], do=LONGER)
-        run = first_stage or search(some, "bm25", k=depth)
-        self._found = {id: run.top(id, depth) for id in some.queries}
-        pairs = [(id, document) for id, found in self._found.items() for document in found]
-        if not pairs:
-            raise InputError("the first-stage run has none of the validation queries", do="give a run of that split")
-        unknown = next((document for _, document in pairs if document not in collection.documents), None)
-        if unknown is not None:
-            problem = "the first-stage run has a document that is not in the collection"
-            raise InputError(problem, id=unknown, do="check that run and collection belong together")
-        self._pairs = [(some.queries[id], collection.documents[document]) for id, document in pairs]
-        self.before = self._value([run.rankings[id][document] for id, document in pairs])
+        found_before = candidates(some, settings.validation_depth, first_stage)
+        self._qrels, self._found = some.qrels, {id: list(found) for id, found in found_before.items()}
+        self._pairs = [
+            (some.queries[id], collection.documents[document])
+            for id, found in self._found.items()
+            for document in found
+        ]
+        self.before = self._measured(found_before)
 
     def __call__(self, model: CrossEncoder) -> float:
         [scored] = model.score_blocks([self._pairs])
-        return self._value(scored.scores.tolist())
+        values = iter(scored.scores.tolist())
+        return self._measured({id: dict(zip(found, values, strict=False)) for id, found in self._found.items()})
 
-    def _value(self, scores: list[float]) -> float:
-        values = iter(scores)
-        run = Run.of({id: dict(zip(found, values, strict=False)) for id, found in self._found.items()})
-        return evaluate(run, self._qrels, [self._measure]).means[self._measure]
+    def _measured(self, scores: dict[str, dict[str, float]]) -> float:
+        return evaluate(Run.of(scores), self._qrels, [self._measure]).means[self._measure]
 
 
 def _fingerprint(
@@ -342,7 +340,7 @@ def _fingerprint(
     validation: Collection | None,
     first_stage: Run | None,
 ) -> str:
-    """Says what a cross-encoder is made from, so that it is not made again after a stop."""
+    """A hash of all that a cross-encoder is made from: the same one is not trained twice."""
     if not triplets.is_file():
         raise InputError("no such file", file=triplets, do="check the path")
     documents = texts_fingerprint(collection.documents)

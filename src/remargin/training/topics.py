@@ -18,9 +18,9 @@ from remargin.files import new_file
 from remargin.progress import track
 
 ITERATIONS = 30
-# So many vectors for each cluster are enough to choose where the clusters begin.
+# The vectors in the sample from which the first centroids are chosen, for each cluster.
 SAMPLE = 32
-# A block of vectors times all clusters has at most so many similarities.
+# The most similarities, of a block of vectors to all clusters, that are in memory at once.
 SIMILARITIES_AT_ONCE = 1 << 24
 QUERIES_AT_ONCE = 1 << 16
 
@@ -33,9 +33,9 @@ def kmeans(vectors: Tensor, clusters: int, seed: int, iterations: int = ITERATIO
 
     Args:
         vectors: (n, d) in float32.
-        clusters: at most so many.
+        clusters: how many, at most.
         seed: for where the clusters begin.
-        iterations: at most so many; it ends when no vector changes its cluster.
+        iterations: how many, at most; it ends when no vector changes its cluster.
 
     Example:
         >>> found = kmeans(torch.tensor([[0.0], [9.0], [0.1], [9.1]]), clusters=2, seed=0).tolist()
@@ -85,7 +85,7 @@ def _assign(vectors: Tensor, centre: Tensor, centroids: Tensor) -> tuple[Tensor,
 
 
 def default_clusters(queries: int, batch_size: int) -> int:
-    """So many that a topic has about four batches of queries.
+    """How many topics there are by default: as many as give each about four batches of queries.
 
     >>> default_clusters(10_000, batch_size=64), default_clusters(10, batch_size=64)
     (39, 1)
@@ -94,7 +94,9 @@ def default_clusters(queries: int, batch_size: int) -> int:
 
 
 def mean_batch(batch_size: int) -> int:
-    """At least so many queries are in a batch by topics, on average: the last of a topic's four may be nearly empty.
+    """How many queries a batch of one topic has on average, at least.
+
+    A topic has about four batches of queries; with a few queries more than four batches hold, it has five smaller ones.
 
     >>> mean_batch(128)
     102
@@ -105,7 +107,7 @@ def mean_batch(batch_size: int) -> int:
 def query_topics(
     model: BiEncoder, queries: TokenStore, rows: NDArray[np.int64], clusters: int, seed: int
 ) -> NDArray[np.int32]:
-    """The topic of every query of a store, by the vectors that a model gives them; -1 where it is not asked for.
+    """The topic of every query of a store, by k-means over the vectors that a model gives them; -1 for other queries.
 
     Args:
         model: the encoder as it is.

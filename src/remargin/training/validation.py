@@ -1,8 +1,9 @@
-"""Validation while training: re-rank a first-stage run on held-out queries. All but the encoding is done once."""
+"""Validation while training: re-rank what a first stage found for held-out queries."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from remargin.data.collection import Collection
 from remargin.data.tokens import TokenStore
 from remargin.errors import InputError
-from remargin.evaluation.measures import evaluate, own_cutoff
+from remargin.evaluation.measures import evaluate, own_cutoff, require_measures
 from remargin.evaluation.runs import Run
 from remargin.losses import Similarity
 from remargin.packing import Packed, together
@@ -21,8 +22,39 @@ from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 
 
+def candidates(collection: Collection, depth: int, first_stage: Run | None = None) -> dict[str, dict[str, float]]:
+    """What a model is to re-rank for each query of a collection: documents and their first-stage scores, best first.
+
+    Args:
+        collection: the validation queries, and all documents.
+        depth: how many documents of each query at most.
+        first_stage: a run of these queries; without one, BM25's.
+
+    Raises:
+        InputError: if the run has none of the queries, or a document that the collection lacks.
+
+    Example:
+        >>> some = Collection.load("docstrings:json", split="train").sample(2, seed=0)
+        >>> found = candidates(some, depth=3)
+        >>> list(found) == list(some.queries), max(map(len, found.values()))
+        (True, 3)
+    """
+    run = first_stage or search(collection, "bm25", k=depth)
+    found = {query: dict(islice(run.rankings.get(query, {}).items(), depth)) for query in collection.queries}
+    if not any(found.values()):
+        raise InputError("the first-stage run has none of the validation queries", do="give a run of that split")
+    documents = (document for of_query in found.values() for document in of_query)
+    unknown = next((document for document in documents if document not in collection.documents), None)
+    if unknown is not None:
+        problem = "the first-stage run has a document that is not in the collection"
+        raise InputError(problem, id=unknown, do="check that run and collection belong together")
+    return found
+
+
 class Validator:
     """Measures a model on a split's queries by re-ranking what a first stage found for them.
+
+    All but the encoding is done once.
 
     Args:
         folder: what `prepare` wrote.
@@ -41,25 +73,17 @@ class Validator:
         also: Sequence[str] = (),
     ) -> None:
         folder = Path(folder)
-        collection = Collection.load(folder, split).sample(settings.validation_queries, settings.seed)
         self.measure = settings.validation_measure
         self._measures = [self.measure, *also]
+        require_measures(self._measures)
         self._top = _top(self._measures)
+        collection = Collection.load(folder, split).sample(settings.validation_queries, settings.seed)
         chosen, self._qrels = list(collection.queries), collection.qrels
-        run = first_stage or search(collection, "bm25", k=settings.validation_depth)
-        self._candidates = {query: run.top(query, settings.validation_depth) for query in chosen}
-        if not any(self._candidates.values()):
-            raise InputError("the first-stage run has none of the validation queries", do="give a run of that split")
-        evaluate(Run.of({}), self._qrels, self._measures)  # an unknown measure is an error now, not in an hour
+        found_before = candidates(collection, settings.validation_depth, first_stage)
+        self._candidates = {query: list(found) for query, found in found_before.items()}
         queries, documents = (TokenStore(folder / "tokens" / kind) for kind in ("queries", "documents"))
         needed = sorted({document for found in self._candidates.values() for document in found})
-        document_rows = documents.ids.rows(needed)
-        if (document_rows < 0).any():
-            unknown = needed[int((document_rows < 0).argmax())]
-            raise InputError(
-                "the first-stage run has a document that is not in the collection", id=unknown, do="mend it"
-            )
-        self._texts = together([queries.take(queries.ids.rows(chosen)), documents.take(document_rows)])
+        self._texts = together([queries.take(queries.ids.rows(chosen)), documents.take(documents.ids.rows(needed))])
         place = {document: len(chosen) + i for i, document in enumerate(needed)}
         self._rows = [
             torch.tensor([place[document] for document in found], dtype=torch.long)
