@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 from remargin import BiEncoder, Collection, fit
-from remargin.data.prepare import TextSettings, prepare
+from remargin.data.prepare import prepare
+from remargin.data.tokens import TextSettings
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.hardware import hardware
 from remargin.mining import MiningSettings, mine

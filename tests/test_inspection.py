@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from remargin import BiEncoder, Collection, InputError
 from remargin.cli import app
-from remargin.data.prepare import TextSettings, prepare
+from remargin.data.prepare import prepare
+from remargin.data.tokens import TextSettings
 from remargin.inspection import explain, inspect
 from remargin.mining import MiningSettings, mine
 from remargin.training.batches import Batches

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from remargin import model_folder
 from remargin.ahead import ahead
 from remargin.compute import Compute, weights_state
-from remargin.data.tokens import Tokenizer, Tokens, load_tokenizer, quiet_transformers
+from remargin.data.tokens import TextSettings, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.errors import InputError, first_line
 from remargin.files import new_folder
 from remargin.losses import Similarity
@@ -176,8 +176,13 @@ class BiEncoder(nn.Module):
         """Where the weights are."""
         return next(self.parameters()).device
 
+    @property
+    def text_settings(self) -> TextSettings:
+        """Where it cuts texts, and what it puts before them."""
+        return TextSettings(self.query_length, self.document_length, self.query_prefix, self.document_prefix)
+
     def fingerprint(self) -> str:
-        """A hash of all that decides which vector a text becomes: weights, tokenizer, pooling and similarity."""
+        """A hash of what makes vectors of tokens: weights, tokenizer, pooling and similarity; not `text_settings`."""
         digest = hashlib.blake2b(f"{self.tokenizer.fingerprint} {self.pooling} {self.similarity}".encode())
         for name, weight in self.state_dict().items():
             if not name.startswith("backbone.pooler."):  # never used: a projection is a copy of it

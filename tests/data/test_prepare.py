@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from remargin import Collection, InputError, Triplets
-from remargin.data.prepare import TextSettings, prepare
-from remargin.data.tokens import Tokenizer, TokenStore
+from remargin.data.prepare import prepare
+from remargin.data.tokens import TextSettings, Tokenizer, TokenStore
 from remargin.files import locked
 
 

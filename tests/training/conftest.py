@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from remargin import BiEncoder, Collection
-from remargin.data.prepare import TextSettings, prepare
+from remargin.data.prepare import prepare
+from remargin.data.tokens import TextSettings
 from remargin.mining import MiningSettings, mine
 from remargin.training.batches import Batches
 from remargin.training.data import TrainingData

@@ -15,8 +15,9 @@ import torch
 from torch import nn
 
 from remargin import BiEncoder, Collection, InputError, MarginLoss
-from remargin.data.prepare import TextSettings, prepare
+from remargin.data.prepare import prepare
 from remargin.data.shuffle import Shuffle
+from remargin.data.tokens import TextSettings
 from remargin.evaluation.runs import Run
 from remargin.losses import DualTeacherLoss
 from remargin.training.data import TrainingData

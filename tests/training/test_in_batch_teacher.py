@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from remargin import BiEncoder, InputError, fit
-from remargin.data.prepare import TextSettings, prepare
-from remargin.data.tokens import Tokens
+from remargin.data.prepare import prepare
+from remargin.data.tokens import TextSettings, Tokens
 from remargin.files import append_array, read_header, write_header
 from remargin.losses import DualTeacherLoss, Similarity
 from remargin.training import in_batch_teacher

@@ -13,7 +13,8 @@ import pytest
 from lightning_fabric.loggers import CSVLogger
 
 from remargin import BiEncoder, Collection, InputError, mining
-from remargin.data.prepare import TextSettings, prepare
+from remargin.data.prepare import prepare
+from remargin.data.tokens import TextSettings
 from remargin.files import locked
 from remargin.mining import mine
 from remargin.report.figures import LineFigure

@@ -17,8 +17,9 @@ import scipy.stats
 import torch
 
 from remargin import BiEncoder, InputError, MarginLoss
-from remargin.data.prepare import TextSettings, prepare
+from remargin.data.prepare import prepare
 from remargin.data.shuffle import Shuffle
+from remargin.data.tokens import TextSettings
 from remargin.data.triplets import Triplets
 from remargin.training import topics as topics_module
 from remargin.training.data import TrainingData

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,33 +20,16 @@ from remargin.data.ids import Ids
 from remargin.data.restart import Restart
 from remargin.data.source import Judgment, Source, Text, checked_texts, unknown_id
 from remargin.data.tables import SKIP, Rejects, batches, encodable
-from remargin.data.tokens import Tokenizer, Tokens, TokenStore, TokenWriter
+from remargin.data.tokens import Kind, TextSettings, Tokenizer, Tokens, TokenStore, TokenWriter
 from remargin.data.triplets import TripletText, TripletWriter, read_triplets
 from remargin.errors import InputError
 from remargin.files import locked, new_folder, on_disk, refuse_existing, sha256, write_header
 from remargin.progress import track
 
-Kind = Literal["documents", "queries"]
 FILES: dict[Kind, str] = {"documents": "corpus.jsonl.gz", "queries": "queries.jsonl.gz"}
 FORMAT = "remargin-collection-1"
 MARKER = "remargin.json"  # in every folder that `prepare` wrote
 BATCH = 2048  # small enough that reading, tokenising and writing keep each other busy
-
-
-@dataclass
-class TextSettings:
-    """How texts become tokens: lengths in tokens, and what is put before each text."""
-
-    query_length: int = 30
-    document_length: int = 200
-    query_prefix: str = ""
-    document_prefix: str = ""
-
-    def of(self, kind: Kind) -> tuple[int, str]:
-        """Length and prefix of documents or queries."""
-        if kind == "documents":
-            return self.document_length, self.document_prefix
-        return self.query_length, self.query_prefix
 
 
 @dataclass

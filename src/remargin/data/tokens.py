@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tokenizers
@@ -22,6 +22,23 @@ from remargin.errors import InputError, first_line
 from remargin.files import RangeReader, append_array, map_array, read_header, sha256, write_array, write_header
 
 LONGER = "give a longer length (--length)"
+Kind = Literal["documents", "queries"]
+
+
+@dataclass
+class TextSettings:
+    """How texts become tokens: lengths in tokens, and what is put before each text."""
+
+    query_length: int = 30
+    document_length: int = 200
+    query_prefix: str = ""
+    document_prefix: str = ""
+
+    def of(self, kind: Kind) -> tuple[int, str]:
+        """Length and prefix of documents or queries."""
+        if kind == "documents":
+            return self.document_length, self.document_prefix
+        return self.query_length, self.query_prefix
 
 
 @dataclass(frozen=True)

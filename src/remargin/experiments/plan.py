@@ -47,7 +47,7 @@ class Plan:
         if self.preset not in PRESETS:
             raise InputError(f"unknown preset {self.preset!r}", do=f"use {', '.join(PRESETS)}")
         if not self.rates:
-            object.__setattr__(self, "rates", (fit_settings(self.preset).learning_rate,))
+            object.__setattr__(self, "rates", (fit_settings(self.preset, batch_size=self.batch_size).learning_rate,))
         for name in ("margins", "temperatures", "teacher_scales", "rates", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name} is empty", do="give one value or more")

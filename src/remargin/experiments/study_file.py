@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from remargin.data.prepare import TextSettings
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.experiments.columns import judgments_hash, require_distinct, stems, texts_hash
@@ -51,7 +50,7 @@ def describe(
         "judgments": {split: judgments_hash(data, split) for split in SPLITS},
         "texts": texts_hash(data),
         "models": {name: encoder.fingerprint() for name, encoder in encoders.items()},
-        "lengths": {name: asdict(_text_settings(encoder)) for name, encoder in encoders.items()},
+        "lengths": {name: asdict(encoder.text_settings) for name, encoder in encoders.items()},
         "zero_shot": [column.name for column in zero_shot],
         "stems": {column.name: stems(column) for column in zero_shot},
         "also_test": [column.name for column in also_test],
@@ -59,10 +58,6 @@ def describe(
         "triplets": None if triplets is None else sha256(triplets),
         "plan": json.loads(json.dumps(asdict(plan))),
     }
-
-
-def _text_settings(encoder: BiEncoder) -> TextSettings:
-    return TextSettings(encoder.query_length, encoder.document_length, encoder.query_prefix, encoder.document_prefix)
 
 
 def _test_judgments(columns: Sequence[Column]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from remargin.data.collection import Collection
-from remargin.data.prepare import TextSettings, prepare
+from remargin.data.prepare import prepare
 from remargin.encoder import BiEncoder
 from remargin.evaluation.runs import Run
 from remargin.experiments.columns import file_name, find_column
@@ -53,12 +53,9 @@ class TrainingSet:
         """The folder with the collection's tokens and triplets for a backbone."""
         folder = self.work / ("taught" if taught else "data") / file_name(model)
         if not folder.exists():
-            encoder = BiEncoder.from_pretrained(self.backbones[model])
-            lengths = TextSettings(
-                encoder.query_length, encoder.document_length, encoder.query_prefix, encoder.document_prefix
-            )
+            texts = BiEncoder.from_pretrained(self.backbones[model]).text_settings
             self.say(f"preparing {find_column(self.data).name} for {model}")
-            prepare(self.data, self.backbones[model], folder, self.triplets(taught), lengths)
+            prepare(self.data, self.backbones[model], folder, self.triplets(taught), texts)
         return folder
 
     def triplets(self, taught: bool = False) -> Path:

@@ -13,7 +13,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -198,10 +198,7 @@ def _systems(models: Mapping[str, str | Path], bm25: bool) -> list[_System]:
         settings = {
             "index": "exact",
             "fingerprint": model.fingerprint(),
-            "query_length": model.query_length,
-            "document_length": model.document_length,
-            "query_prefix": model.query_prefix,
-            "document_prefix": model.document_prefix,
+            **asdict(model.text_settings),
         }
         folder = Path(name)
         systems.append(_System(label, model, folder.absolute().name if folder.is_dir() else str(name), settings))

@@ -12,7 +12,7 @@ from typing import Any
 
 from remargin.data.collection import Collection, has_queries, open_source
 from remargin.data.prepare import FORMAT as PREPARED
-from remargin.data.prepare import MARKER, TextSettings, prepare
+from remargin.data.prepare import MARKER, prepare
 from remargin.data.tables import Rejects
 from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
@@ -152,8 +152,8 @@ def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: 
             train = Collection.load(request.data, "train", request.skip_bad)
             mined = mine(train, triplets, MiningSettings(seed=settings.seed))
             say(f"mined {mined.triplets:,} triplets for {mined.queries:,} queries with BM25")
-    lengths = TextSettings(model.query_length, model.document_length, model.query_prefix, model.document_prefix)
-    report = prepare(request.data, request.model, request.out / "data", triplets, lengths, request.skip_bad)
+    texts = model.text_settings
+    report = prepare(request.data, request.model, request.out / "data", triplets, texts, request.skip_bad)
     say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")
     if report.rejected:
         say(f"set aside as bad input: {report.rejected:,}; see {request.out / 'data' / 'rejects.jsonl'}")

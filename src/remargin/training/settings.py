@@ -184,9 +184,10 @@ _PAPER: dict[str, Any] = {
     "validate_every": 500,
     "patience": 16,
 }
+PAPERS_RATE = 5e-6  # divided by the batch size
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "paper": {**_PAPER, "learning_rate": 5e-6 / 128},
+    "paper": _PAPER,  # its learning rate depends on the batch size, see `fit_settings`
     "released": {**_PAPER, "learning_rate": 5e-7},
 }
 
@@ -199,10 +200,14 @@ def fit_settings(preset: str = "default", **overrides: Any) -> FitSettings:
     >>> settings = fit_settings("paper", steps=10, target="adaptive")
     >>> settings.steps, settings.batch_size, settings.loss.target
     (10, 128, 'adaptive')
+    >>> fit_settings("paper", batch_size=64).learning_rate == 5e-6 / 64
+    True
     """
     if preset not in PRESETS:
         raise InputError(f"unknown preset {preset!r}", do=f"use {', '.join(PRESETS)}")
     values = {**PRESETS[preset], **overrides}
+    if preset == "paper":
+        values.setdefault("learning_rate", PAPERS_RATE / values["batch_size"])
     of_loss = {f.name for f in fields(LossSettings)}
     loss = LossSettings(**{name: values.pop(name) for name in list(values) if name in of_loss})
     return FitSettings(loss=loss, **values)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _BREAK = 56.0  # pixels between the two parts of a broken axis
+_TINY = 1e-100  # numbers that are no further apart are the same: their fractions would be no numbers any more
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def _span(values: Iterable[float], whole: bool = False) -> tuple[float, float]:
     if not found:
         return 0, 1
     low, high = min(found), max(found)
-    if high - low > 1e-9 * max(abs(low), abs(high)):
+    if high - low > max(1e-9 * max(abs(low), abs(high)), _TINY):
         return low, high
     room = 1 if whole else 0.1 * abs(low) or 1
     return low - room, high + room
