@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from remargin.cli.options import Config, ManyValues, SkipBad, refuse_idle, require_ours
+from remargin.cli.screen import print_tables
 from remargin.errors import InputError
 
 if TYPE_CHECKING:
     from remargin.experiments.study import Study
-    from remargin.report.tables import Table
 
 app = typer.Typer(help="Make a table or figure of the paper, with your own models and data.", no_args_is_help=True)
 
@@ -204,8 +203,8 @@ def zero_shot(
             model_names(model or []), zero_shot or [], out, measure, bm25, in_domain, reference, bound, skip_bad,
             overwrite, say=_say,
         )  # fmt: skip
-        _print(tables.values())
-        print(f"wrote {out}")
+        print_tables(tables.values())
+        print(f"\nwrote {out}")
 
 
 @app.command("claims")
@@ -282,14 +281,9 @@ def _show(folders: list[Path], out: Path, title: str) -> None:
     for section in map(Section.load, folders):
         print("\n".join(section.summary))
         # The page has claims that could not be checked, too.
-        _print(map(checked_only, section.tables) if section.name == CLAIMS_FOLDER else section.tables)
+        print_tables(map(checked_only, section.tables) if section.name == CLAIMS_FOLDER else section.tables)
+        print()
     print(f"wrote {out / 'report.html'}")
-
-
-def _print(tables: Iterable[Table]) -> None:
-    to_screen = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if to_screen else None
-    print("\n".join(table.terminal(width, styled=to_screen) for table in tables))
 
 
 def _say(line: str) -> None:
