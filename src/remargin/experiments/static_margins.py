@@ -19,11 +19,13 @@ def static_margins(study: Study) -> Outcome:
     """A sweep for each backbone, all on the same triplets."""
     found = study.of_models(lambda model: {kind: sweep(study, model, row) for kind, row in KINDS.items()})
     sweeps = {(model, kind): swept for model, kinds in found.items() for kind, swept in kinds.items()}
+    panels = [[_panel(sweeps, list(found), kind, measure) for kind in KINDS] for measure in (MEASURE, HITS)]
+    below = "" if all(panel.floor is None for row in panels for panel in row) else " Arrows: collapsed, below the axis."
     figure = LineFigure(
         "static-margins",
         "Effectiveness over the static margin",
-        f"{study.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.",
-        [[_panel(sweeps, list(found), kind, measure) for kind in KINDS] for measure in (MEASURE, HITS)],
+        f"{study.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.{below}",
+        panels,
     )
     rows: list[list[Cell]] = []
     numbers: dict[str, Any] = {}
@@ -62,7 +64,21 @@ def static_margins(study: Study) -> Outcome:
 
 def _panel(sweeps: dict[tuple[str, str], Sweep], models: list[str], kind: str, measure: str) -> Panel:
     series = [Series(model, *zip(*sweeps[model, kind].values(measure), strict=True)) for model in models]
-    return Panel(kind, "static margin", measure, series, mark_maxima=True)
+    floor = _floor([value for swept in sweeps.values() for value in swept.values(measure)])
+    return Panel(kind, "static margin", measure, series, mark_maxima=True, floor=floor)
+
+
+def _floor(points: list[tuple[float, float]]) -> float | None:
+    """The lowest point above a margin of 0, if encoders collapse at 0, which would flatten all that is to be seen.
+
+    >>> _floor([(0.0, 0.02), (0.5, 0.8), (1.0, 0.7)]), _floor([(0.0, 0.65), (0.5, 0.8), (1.0, 0.7)])
+    (0.7, None)
+    """
+    above = [value for margin, value in points if margin > 0]
+    at_zero = [value for margin, value in points if margin == 0]
+    if not above or not at_zero or min(at_zero) >= min(above) - (max(above) - min(above)):
+        return None
+    return min(above)
 
 
 def _margins(values: list[float]) -> Cell:

@@ -77,6 +77,7 @@ class Panel:
         series: the lines.
         mark_maxima: put a dot on the highest point of each line.
         gap: leave out what lies between these two values of x, for long runs whose beginning and end matter.
+        floor: values below it stand at the lower edge with their numbers, so that a few do not flatten all others.
 
     Example:
         >>> panel = Panel("", "step", "loss", [Series("ours", [1, 2], [0.5, 0.25])], gap=(500, 9500))
@@ -90,6 +91,7 @@ class Panel:
     series: list[Series]
     mark_maxima: bool = False
     gap: tuple[float, float] | None = None
+    floor: float | None = None
 
     def __post_init__(self) -> None:
         if self.gap is not None:

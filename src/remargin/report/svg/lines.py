@@ -42,6 +42,11 @@ class _Frame:
     x: Axis
     y: Axis
 
+    @property
+    def lowest(self) -> float:
+        """Where the y axis begins: what is below it stands there."""
+        return self.y.parts[0].low
+
 
 def draw_lines(figure: LineFigure, standalone: bool) -> str:
     """A LineFigure as SVG."""
@@ -95,6 +100,9 @@ def describe(figure: LineFigure) -> str:
             values = [y for y in series.y if y is not None]
             extent = f"{len(values):,} values from {min(values):.4g} to {max(values):.4g}"
             sentences.append(f"{series.name}: {extent}, the highest at {found[0]:g}.")
+        if panel.floor is not None:
+            below = sum(y is not None and y < panel.floor for series in panel.series for y in series.y)
+            sentences.append(f"Below {panel.floor:.4g}, and so at the lower edge: {below:,} values.")
         if panel.gap:
             a, b = panel.gap
             hidden = sum(a < x < b for series in panel.series for x in series.x)
@@ -132,6 +140,8 @@ def _y_values(row: Sequence[Panel]) -> list[float]:
         low, high = panel.gap or (0.0, 0.0)
         for series in panel.series:
             found += [v for x, *values in series.rows() if not low < x < high for v in values if v is not None]
+        if panel.floor is not None:
+            found = [v for v in found if v >= panel.floor]
     return found
 
 
@@ -179,6 +189,7 @@ def _drawn(panel: Panel, frame: _Frame, names: list[str]) -> Iterator[str]:
     for i, series in ordered:
         inner = "".join([*_line(i, series, frame), *_marks(i, series, frame)])
         yield element("g", inner or " ", class_=f"series {colour(i)}")
+    yield from _below(ordered, frame)
     for i, series in ordered if panel.mark_maxima else []:
         highest = series.highest(panel.gap)
         if highest is not None:
@@ -186,6 +197,19 @@ def _drawn(panel: Panel, frame: _Frame, names: list[str]) -> Iterator[str]:
             words = f"{series.name}: maximum {y:.4g} at {x:g}"
             inner = element("circle", tooltip(words), cx=frame.x.at(x), cy=frame.y.at(y), r=6, class_="maximum")
             yield element("g", inner, class_=colour(i))
+
+
+def _below(ordered: list[tuple[int, Series]], frame: _Frame) -> Iterator[str]:
+    """The numbers of points that are below the axis; one above another where several lines have one."""
+    stacked: dict[float, int] = {}
+    for i, series in ordered:
+        for x, y, _, _ in series.rows():
+            if y is None or frame.y.part(y) is not None or (at := frame.x.at(x)) is None:
+                continue
+            height = stacked[x] = stacked.get(x, 0) + 1
+            place = at + 12, frame.y.start + 3 - 14 * height
+            yield element("g", mark(i, *place), class_=colour(i))
+            yield text(f"{y:.3g} ↓", place[0] + 8, place[1] + 4, "tick")
 
 
 Place = tuple[float, float]
@@ -204,7 +228,7 @@ def _pieces(series: Series, frame: _Frame, value: int) -> list[tuple[int, list[P
             continue
         if part != before:
             pieces.append((part, []))
-        pieces[-1][1].append((frame.x.parts[part].at(row[0]), frame.y.parts[0].at(y)))
+        pieces[-1][1].append((frame.x.parts[part].at(row[0]), frame.y.parts[0].at(max(y, frame.lowest))))
         before = part
     return [(part, _thinned(places)) for part, places in pieces]
 
