@@ -19,6 +19,10 @@ def test_a_budget_says_what_it_changes() -> None:
         "patience: None instead of 16",
     ]
     assert Plan().scaled(10**9) == Plan()
+    typed = Plan(sweep_triplets=3000, patience=4, margins=(0.1, 0.2, 0.3, 0.4))
+    kept = typed.scaled(2000, keep=["sweep_triplets", "patience", "margins"])
+    assert (kept.sweep_triplets, kept.patience, kept.margins) == (2000, 4, typed.margins)
+    assert len(typed.scaled(2000).margins) == 3
     with pytest.raises(InputError, match="a budget of 0"):
         Plan().scaled(0)
     with pytest.raises(InputError, match="unknown setting 'marginz'"):

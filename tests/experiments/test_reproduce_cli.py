@@ -69,6 +69,7 @@ def test_an_experiment_and_its_budget(tiny_model: Any, tmp_path: Path) -> None:
     arguments = ["reproduce", "target-evolution", *SMALL, "--model", f"tiny={tiny_model()}", "--out", str(tmp_path)]
     output = run(*arguments, "--budget", "32")
     assert "triplets: 32 instead of 64" in output
+    assert "patience" not in output  # it was typed
     assert f"Of {len(CLAIMS)} claims of the paper" in output
     assert "not checked" not in output
     assert "not checked" in (tmp_path / "report.html").read_text()
@@ -84,6 +85,16 @@ def test_an_experiment_and_its_budget(tiny_model: Any, tmp_path: Path) -> None:
     assert page.index("Loss geometry") < page.index("Target evolution")
     with pytest.raises(InputError, match="was made with another plan"):
         CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_a_budget_scales_what_a_configuration_says_and_keeps_what_is_typed(tiny_model: Any, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("patience: 7\nmargins: [0, 0.2, 0.4, 0.6, 1]\n")
+    output = run(
+        *("reproduce", "memory", "--config", str(tmp_path / "c.yaml"), "--data", DATA, "--preset", "default"),
+        *("--model", f"tiny={tiny_model()}", "--out", str(tmp_path / "out"), "--budget", "64", "--patience", "3"),
+    )
+    assert "margins: 0 0.4 1 instead of 0 0.2 0.4 0.6 1" in output
+    assert "patience" not in output
 
 
 def test_table_5_of_a_study_is_made_again_from_its_files(study_folder: Path, tmp_path: Path) -> None:

@@ -71,6 +71,12 @@ def refuse_idle(context: typer.Context, idle: Mapping[str, Sequence[str]]) -> No
                 raise InputError(f"--{name.replace('_', '-')} does nothing for {what}", do="leave it out")
 
 
+def is_typed(context: typer.Context, name: str) -> bool:
+    """Whether an option was given on the command line, and not by a configuration or by default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def require_ours(out: Path) -> None:
     """Refuse a folder for a study that has files in it, unless they are those of a study."""
     if out.exists() and not out.is_dir():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remargin.cli.options import Config, ManyValues, SkipBad, refuse_idle, require_ours
+from remargin.cli.options import Config, ManyValues, SkipBad, is_typed, refuse_idle, require_ours
 from remargin.cli.screen import print_tables
 from remargin.errors import InputError
 
@@ -46,7 +46,9 @@ Backbones = Annotated[
 ]
 Budget = Annotated[
     int | None,
-    typer.Option(help="The most triplets of a run. Sweeps, validations and grids shrink with it; it is said how."),
+    typer.Option(
+        help="The most triplets of a run. Sweeps, validations and grids that are not typed shrink with it; it says how."
+    ),
 ]
 ZeroShot = Annotated[
     list[str] | None,
@@ -111,7 +113,7 @@ def _verb(names: list[str], about: str) -> Callable[..., None]:
             refuse_idle(context, {FROM_FILES: ("model", "zero_shot", *TRAINING)})
             _again(names, out)
         else:
-            _reproduce(names, data, out, context.params)
+            _reproduce(names, data, out, context)
 
     verb.__doc__ = about
     return verb
@@ -191,7 +193,7 @@ def zero_shot(
         refuse_idle(context, {"rows that are trained (--data)": MEASURING})
         if not zero_shot:
             raise InputError("no other collections", do="name them: --zero-shot scifact cranfield")
-        _reproduce(["zero-shot"], data, out, context.params)
+        _reproduce(["zero-shot"], data, out, context)
     elif not model and not zero_shot and _is_study(out):
         refuse_idle(context, {FROM_FILES: (*MEASURING, *TRAINING)})
         _again(["zero-shot"], out)
@@ -221,13 +223,14 @@ app.command("all", cls=ManyValues)(
 )
 
 
-def _reproduce(names: list[str], data: str, out: Path, options: Mapping[str, Any]) -> None:
-    """Run experiments in a study's folder, show their tables, and write the page. Options are those of `_verb`."""
+def _reproduce(names: list[str], data: str, out: Path, context: typer.Context) -> None:
+    """Run experiments in a study's folder, show their tables, and write the page. The options are those of `_verb`."""
     from remargin.experiments.plan import Plan
     from remargin.experiments.reproduce import reproduce
     from remargin.experiments.study import Study
     from remargin.experiments.study_file import planned_before
 
+    options = context.params
     models, budget = model_names(options["model"] or []), options["budget"]
     if not models:
         raise InputError("no encoder to start from", do="give --model NAME=PATH")
@@ -237,7 +240,8 @@ def _reproduce(names: list[str], data: str, out: Path, options: Mapping[str, Any
         plan["triplets"] = options["epoch"]
     planned = None if plan or budget is not None else planned_before(out)
     whole = planned or Plan.of(plan)
-    chosen = whole if budget is None else whole.scaled(budget)
+    typed = [name for name in plan if is_typed(context, name)]  # what a configuration says is to be scaled
+    chosen = whole if budget is None else whole.scaled(budget, keep=typed)
     if planned is not None:
         _say(f"{out} goes on as it was planned")
     for line in chosen.changes(whole):

@@ -103,4 +103,5 @@ def _numbers(result: Result, size: int) -> dict[str, Any]:
 
 def _said(numbers: dict[str, Any]) -> str:
     shares = [found[MEASURE]["at"] for rows in numbers.values() for sizes in rows.values() for found in sizes.values()]
-    return f"{MEASURE} is highest after {min(shares):.0%} to {max(shares):.0%} of training."
+    first, last = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    return f"{MEASURE} is highest after {first if first == last else f'{first} to {last}'} of training."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -91,28 +91,33 @@ class Plan:
         """
         return rate * self.batch_size / batch_size if self.preset == "paper" else rate
 
-    def scaled(self, budget: int) -> Plan:
+    def scaled(self, budget: int, keep: Collection[str] = ()) -> Plan:
         """The same with `budget` triplets in a run at most; sweeps, validations and grids shrink with it.
+
+        What somebody has chosen shall not: the names in `keep` stay as they are.
 
         >>> small = Plan().scaled(20_000)
         >>> small.sweep_triplets, small.validate_every, small.margins
         (10000, 2000, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0))
+        >>> Plan(margins=(0.1, 0.2, 0.3, 0.4)).scaled(100, keep=["margins"]).margins
+        (0.1, 0.2, 0.3, 0.4)
         """
         if budget < 1:
             raise InputError(f"a budget of {budget}", do="give the most triplets that a run may see")
         if budget >= self.triplets:
             return self
         share = budget / self.triplets
-        return replace(
-            self,
-            triplets=budget,
-            sweep_triplets=min(self.sweep_triplets, max(1, round(self.sweep_triplets * share), budget // 2)),
-            validate_every=max(self.batch_size, round(self.validate_every * share), budget // VALIDATIONS),
-            patience=None,
-            margins=_thinned(self.margins, budget),
-            temperatures=_thinned(self.temperatures, budget),
-            teacher_scales=_thinned(self.teacher_scales, budget),
-        )
+        smaller: dict[str, Any] = {
+            "sweep_triplets": max(1, round(self.sweep_triplets * share), budget // 2),
+            "validate_every": max(self.batch_size, round(self.validate_every * share), budget // VALIDATIONS),
+            "patience": None,
+            "margins": _thinned(self.margins, budget),
+            "temperatures": _thinned(self.temperatures, budget),
+            "teacher_scales": _thinned(self.teacher_scales, budget),
+        }
+        values = {name: getattr(self, name) if name in keep else value for name, value in smaller.items()}
+        values["sweep_triplets"] = min(values["sweep_triplets"], self.sweep_triplets, budget)
+        return replace(self, triplets=budget, **values)
 
     def changes(self, before: Plan) -> list[str]:
         """What differs from another plan, for people.
