@@ -33,6 +33,7 @@ def test_a_budget_says_what_it_changes() -> None:
     ("setting", "problem"),
     [
         ({"margins": [0.5, float("nan")]}, "margins has nan"),
+        ({"batch_size": 0}, "batch_size is 0"),
         ({"rates": [float("nan")]}, "rates has nan"),
         ({"seeds": [0, 0]}, "seeds has a value twice"),
         ({"seeds": [-1]}, "seeds has -1"),

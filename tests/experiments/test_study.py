@@ -21,7 +21,7 @@ from remargin.experiments.baselines import EASY_BINS_DROPPED, TEACHERS
 from remargin.experiments.claim import OPEN
 from remargin.experiments.reproduce import EXPERIMENTS, reproduce
 from remargin.experiments.results import FORMAT as RUN_FORMAT
-from remargin.experiments.results import LAST, MEASURE, TEST, Result
+from remargin.experiments.results import LAST, MEASURE, TEST, ZERO_SHOT, Result
 from remargin.experiments.rows import ADAPTIVE, BESIDE, CONTRASTIVE, DISTRIBUTED, EXPLICIT_MEAN, STATIC, choose, sweep
 from remargin.experiments.study import Study
 from remargin.experiments.study_file import FORMAT
@@ -360,6 +360,27 @@ def test_a_run_that_is_trained_again_and_killed_counts_as_not_done(
     with pytest.raises(KeyboardInterrupt):
         study.run(replace(spec, seed=1), "last")
     assert not (tmp_path / "s" / "runs" / replace(spec, seed=1).key / "run.json").exists()
+
+
+@pytest.mark.parametrize("given", [{"zero_shot": []}, {"also_test": []}])
+def test_a_run_that_is_trained_again_is_measured_on_what_is_there(
+    given: dict[str, Any], study_folder: Path, open_study: Open, tmp_path: Path
+) -> None:
+    """A study that goes on need not be told of all collections; what was measured on them is measured when it is."""
+    shutil.copytree(study_folder, tmp_path / "s")
+    shutil.rmtree(tmp_path / "s" / "work" / "fits", ignore_errors=True)
+    spec = choose(Study(tmp_path / "s", say=silent), "tiny", DISTRIBUTED).spec
+    (tmp_path / "s" / "runs" / spec.key / "test.csv.gz").unlink()
+    shutil.rmtree(tmp_path / "s" / "runs" / spec.key)
+    whole = open_study(tmp_path / "s")
+    before = whole.run(spec, *whole.tests, ZERO_SHOT).scores
+    shutil.rmtree(tmp_path / "s" / "work" / "fits")
+    less = open_study(tmp_path / "s", **given).run(spec, LAST).scores
+    assert set(less) == {*before, LAST} - ({ZERO_SHOT} if "zero_shot" in given else {"test-email,logging"})
+    again = open_study(tmp_path / "s").run(spec, *whole.tests, ZERO_SHOT).scores
+    assert {what: list(files) for what, files in again.items() if what != LAST} == {
+        what: list(files) for what, files in before.items()
+    }
 
 
 def test_a_plan_without_patience_has_none_whatever_the_preset(open_study: Open, tmp_path: Path) -> None:

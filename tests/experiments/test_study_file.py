@@ -13,7 +13,7 @@ from remargin.experiments.study import Study
 from remargin.experiments.study_file import FORMAT
 from remargin.files import read_header, write_header
 
-from .conftest import PLAN, Open, silent, write_beir
+from .conftest import DATA, PLAN, Open, silent, write_beir
 
 
 def test_another_plan_or_collection_is_refused(study_folder: Path, open_study: Open) -> None:
@@ -36,6 +36,8 @@ def test_backbones_and_collections_that_would_share_files_are_refused(
         open_study(tmp_path / "out", models={"e5-base": other})
     with pytest.raises(InputError, match=r"two collections are called 'x'; .* --also-test"):
         open_study(tmp_path / "new", also_test=["x=docstrings:json", "x=docstrings:csv"])
+    with pytest.raises(InputError, match=r"two collections are called 'json,csv,string,textwrap'; .* --also-test"):
+        open_study(tmp_path / "new", also_test=[DATA])
 
 
 def test_what_a_study_is_tested_on_and_how_texts_are_cut_may_not_change(
@@ -43,7 +45,7 @@ def test_what_a_study_is_tested_on_and_how_texts_are_cut_may_not_change(
 ) -> None:
     """Under the same names: its scores would be of two kinds."""
     folder = write_beir(tmp_path / "other")
-    given: dict[str, Any] = {"zero_shot": [str(folder)], "also_test": []}
+    given: dict[str, Any] = {"zero_shot": [str(folder)], "also_test": ["other=docstrings:email"]}
     open_study(tmp_path / "out", **given)
     write_beir(tmp_path / "other", test_queries="r")
     with pytest.raises(InputError, match="was made with another other; choose another place"):

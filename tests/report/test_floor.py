@@ -48,6 +48,12 @@ def test_a_floor_below_everything_changes_nothing() -> None:
     assert places(figure(0.01, ONE)) == places(figure(None, ONE))
 
 
+def test_a_floor_is_that_of_its_own_panel() -> None:
+    low, high = Panel("low", "x", "y", [ONE]), Panel("high", "x", "y", [ONE], floor=0.7)
+    for row in ([low, high], [high, low]):
+        assert "0.0" in texts(LineFigure("two", "Two", "", [row]))
+
+
 def test_it_is_said_and_kept() -> None:
     drawn = figure(0.7, ONE, OTHER)
     assert "Below 0.7, and so at the lower edge: 2 values." in drawn.svg(standalone=True)

@@ -99,6 +99,14 @@ def test_several_negatives_take_turns_and_scores_become_margins(tiny_model: Any,
         fit(model, tmp_path / "data", tmp_path / "run", settings=settings(target="teacher"), say=silent)
 
 
+def test_a_setting_that_needs_a_value_is_not_none() -> None:
+    for name in ("steps", "learning_rate", "batch_size"):
+        with pytest.raises(InputError, match=f"{name} is None; give a value, or leave it out"):
+            fit_settings(**{name: None})
+    with pytest.raises(InputError, match="batch_size is 0"):
+        fit_settings("paper", batch_size=0)
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_runs_a_step(preset: str, model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
     before = {name: p.clone() for name, p in model.named_parameters()}

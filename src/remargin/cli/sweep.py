@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from remargin.cli.options import Config, require_ours
+from remargin.cli.screen import print_tables
 from remargin.errors import InputError
 
 
@@ -57,5 +58,6 @@ def sweep(
     )
     outcome = swept(study, parameter, in_batch)
     folder = outcome.save(out / outcome.section.name)
-    print("\n".join([*(table.terminal() for table in outcome.section.tables), *outcome.section.summary]))
+    print_tables(outcome.section.tables)
+    print("\n".join(["", *outcome.section.summary]))
     print(f"wrote {folder}")

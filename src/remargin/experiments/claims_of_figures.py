@@ -250,9 +250,9 @@ def distributed_is_the_best_in_batch_target(numbers: Numbers) -> Found:
     static = {m: kinds[WITH]["highest"] for m, kinds in numbers["static-margins"].items()}
     adaptive = {m: v["highest"] for m, v in _curve(numbers, "adaptive-margins", "adaptive, in-batch").items()}
     distributed = {m: v["highest"] for m, v in _curve(numbers, "distributed-margins", "distributed").items()}
-    found = {m: (distributed[m], *others) for m, others in _common(static, adaptive).items() if m in distributed}
-    return all(v[0] > max(v[1:]) for v in found.values()), each(
-        found, lambda v: f"{v[0]:.3f}, static {v[1]:.3f}, adaptive {v[2]:.3f}"
+    found = _common(distributed, _common(static, adaptive))
+    return all(ours > max(others) for ours, others in found.values()), each(
+        found, lambda v: f"{v[0]:.3f}, static {v[1][0]:.3f}, adaptive {v[1][1]:.3f}"
     )
 
 
@@ -267,9 +267,11 @@ def batch_size_hardly_matters(numbers: Numbers) -> Found:
 
 @CLAIMS.add("5.3")
 def larger_batches_are_slightly_better(numbers: Numbers) -> Found:
-    """With distributed targets, larger batches reach a slightly higher nDCG@10, for most backbones."""
+    """With distributed targets, larger batches reach a slightly higher nDCG@10 (by less than 0.02), for most
+    backbones.
+    """
     found = _batch_sizes(numbers)
-    higher = {m: large["highest"] > small["highest"] for m, (small, large) in found.items()}
+    higher = {m: 0 < large["highest"] - small["highest"] < SIMILAR for m, (small, large) in found.items()}
     return most(higher), each(found, _small_and_large)
 
 

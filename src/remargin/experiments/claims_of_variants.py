@@ -31,7 +31,10 @@ def _measured(numbers: Numbers, measure: str, *rows: str) -> dict[str, dict[str,
 
 def _ranked(numbers: Numbers, measure: str, *rows: str) -> dict[str, dict[str, float]]:
     """The same, to be ranked: where all are level, as at a measure's ceiling, none is the best."""
-    found = _measured(numbers, measure, *rows)
+    return _not_level(_measured(numbers, measure, *rows))
+
+
+def _not_level(found: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
     for model, of_model in found.items():
         if len(set(of_model.values())) == 1:
             raise NotChecked(f"{model}: all are level at {next(iter(of_model.values())):.3f}")
@@ -164,8 +167,8 @@ def self_distillation_saves_data(numbers: Numbers) -> Found:
 def the_backbone_does_not_matter(numbers: Numbers) -> Found:
     """The backbone makes no clear difference: within 0.1 nDCG@10 for each target, as in the paper's table."""
     spreads = {}
-    for test, of_models in by_test(several(numbers["variants"])).items():
-        found = _rows(of_models, MEASURE, TARGETS)
+    for test, of_models in by_test(numbers["variants"]).items():
+        found = several(_rows(of_models, MEASURE, TARGETS))
         for row in TARGETS:
             values = [v[row] for v in found.values()]
             spreads[f"{row}{test and f' on {test}'}"] = max(values) - min(values)
@@ -178,8 +181,8 @@ def backbones_rank_targets_alike(numbers: Numbers) -> Found:
     paper's table).
     """
     correlations = {}
-    for test, of_models in by_test(several(numbers["variants"])).items():
-        found = _rows(of_models, MEASURE, TARGETS)
+    for test, of_models in by_test(numbers["variants"]).items():
+        found = several(_not_level(_rows(of_models, MEASURE, TARGETS)))
         for one, other in combinations(found, 2):
             pair = f"{one} and {other}{test and f' on {test}'}"
             correlations[pair] = float(spearmanr(list(found[one].values()), list(found[other].values())).statistic)

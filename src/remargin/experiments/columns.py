@@ -1,4 +1,4 @@
-"""The columns of a table of collections: what `--data` strings stand for, and the names of their files."""
+"""Collections to measure on, the columns of tables: what strings stand for them, and the names of their files."""
 
 from __future__ import annotations
 
@@ -66,6 +66,15 @@ def stems(column: Column) -> list[str]:
     if len(column.parts) == 1:
         return [file_name(column.name)]
     return [file_name(f"{column.name}-{Path(part).name}") for part in column.parts]
+
+
+def test_name(column: Column) -> str:
+    """What a further test collection of tables 3 and 4 is called among the scores of a run.
+
+    >>> test_name(find_column("DL20"))
+    'test-DL20'
+    """
+    return f"test-{file_name(column.name)}"
 
 
 def require_distinct(names: Iterable[str], what: str, flag: str) -> None:

@@ -89,7 +89,8 @@ class Plan:
         >>> Plan().rate_for(5e-6 / 128, 64) == 5e-6 / 64, Plan(preset="default").rate_for(1e-4, 64)
         (True, 0.0001)
         """
-        return rate * self.batch_size / batch_size if self.preset == "paper" else rate
+        same = self.preset != "paper" or batch_size == self.batch_size
+        return rate if same else rate * self.batch_size / batch_size
 
     def scaled(self, budget: int, keep: Collection[str] = ()) -> Plan:
         """The same with `budget` triplets in a run at most; sweeps, validations and grids shrink with it.

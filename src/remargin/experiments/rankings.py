@@ -50,6 +50,10 @@ class Rankings:
         self._relevant, self._say = relevant, say
         self._kept: dict[tuple[str, str], FullRanking] = {}
 
+    def __contains__(self, what: str) -> bool:
+        """Whether it can be measured: a study that goes on need not be told of all collections again."""
+        return bool(self._files.get(what))
+
     def measure(self, what: str, model: BiEncoder | None, backbone: str) -> Iterator[tuple[str, Evaluation]]:
         """The scores of every query, with the name of their file. Without a model it is BM25 that ranks."""
         for name, (data, split) in self._files[what].items():

@@ -71,14 +71,13 @@ def _panel(sweeps: dict[tuple[str, str], Sweep], models: list[str], kind: str, m
 def _floor(points: list[tuple[float, float]]) -> float | None:
     """The lowest point above a margin of 0, if encoders collapse at 0, which would flatten all that is to be seen.
 
-    >>> _floor([(0.0, 0.02), (0.5, 0.8), (1.0, 0.7)]), _floor([(0.0, 0.65), (0.5, 0.8), (1.0, 0.7)])
+    >>> _floor([(0.0, 0.02), (0.5, 0.8), (1.0, 0.7)]), _floor([(0.0, 0.65), (0.5, 0.7), (1.0, 0.7)])
     (0.7, None)
     """
     above = [value for margin, value in points if margin > 0]
     at_zero = [value for margin, value in points if margin == 0]
-    if not above or not at_zero or min(at_zero) >= min(above) - (max(above) - min(above)):
-        return None
-    return min(above)
+    collapsed = bool(above and at_zero) and min(at_zero) < min(above) / 2
+    return min(above) if collapsed else None
 
 
 def _margins(values: list[float]) -> Cell:

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.experiments.columns import file_name, find_column, require_distinct, stems
+from remargin.experiments.columns import file_name, find_column, require_distinct, stems, test_name
 from remargin.experiments.plan import Plan
 from remargin.experiments.rankings import Rankings
 from remargin.experiments.results import (
@@ -94,7 +94,7 @@ class Study:
         self.header = take_folder(self.out, header, own_grids)
         (data,) = own.parts
         teacher = Teacher(data, self.out, self.work, self.models[0], self.backbones, say)
-        self._training = TrainingSet(data, self.backbones, self.plan, self.work, teacher, triplets, say)
+        self._training = TrainingSet(own.name, data, self.backbones, self.plan, self.work, teacher, triplets, say)
         self._rankings = Rankings(data, self._tests, self.columns, self.plan.relevant, say)
 
     @property
@@ -176,13 +176,14 @@ class Study:
             second_teacher: the run whose model scores the pairs of a batch, for one with two teachers.
         """
         result = Result.load(self.out / "runs" / spec.key, spec)
-        lacking = [what for what in wanted if result is None or what not in result.scores]
+        lacking = [what for what in wanted if result is None or not result.scores.get(what)]
         if result is not None and not lacking:
             return result
         self.require_trainable(f"the run {spec.key}", spec.model)
         fitted = self.work / "fits" / spec.key
         if result is None or not (fitted / "best").exists():
-            lacking += [] if result is None else list(result.scores)  # these are of a model that is no more
+            if result is not None:  # its scores are of a model that is no more
+                lacking += [what for what in result.scores if what in self.rankings and what not in lacking]
             (self.out / "runs" / spec.key / FILE).unlink(missing_ok=True)  # killed from here on, it counts as not done
             self._forget_models(fitted)
             result = self._train(spec, fitted, second_teacher)
@@ -227,7 +228,7 @@ class Study:
         """What needs no training, measured."""
         folder = self.out / "runs" / key
         result = Result.load(folder, None) or Result(None, folder)
-        lacking = [what for what in wanted if what not in result.scores]
+        lacking = [what for what in wanted if not result.scores.get(what)]
         for what in lacking:
             self.require_trainable(key, model)
             self._measure(result, what, None if model is None else Path(self.backbones[model]), model or "")
@@ -265,7 +266,7 @@ def _collections(zero_shot: Sequence[str], also_test: Sequence[str]) -> tuple[li
     """The collections of table 5, and the further ones of tables 3 and 4 by what they are called in a run's scores."""
     tests = [find_column(data) for data in also_test]
     require_distinct([column.name for column in tests], "collection", "--also-test")
-    return [find_column(data) for data in zero_shot], {f"{TEST}-{file_name(c.name)}": c for c in tests}
+    return [find_column(data) for data in zero_shot], {test_name(column): column for column in tests}
 
 
 def _check_names(
@@ -274,6 +275,7 @@ def _check_names(
     """Files and columns of tables are called after them, so no two may have one name."""
     require_distinct(backbones, "model", "--model")
     require_distinct([column.name for column in (own, *zero_shot)], "collection", "--zero-shot")
+    require_distinct([column.name for column in (own, *also_test)], "collection", "--also-test")
     for column in (own, *also_test):
         if len(column.parts) > 1:
             raise InputError(f"{column.name} has several parts", do="train and test on one collection")

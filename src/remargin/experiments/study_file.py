@@ -10,7 +10,7 @@ from typing import Any
 
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.experiments.columns import judgments_hash, require_distinct, stems, texts_hash
+from remargin.experiments.columns import judgments_hash, require_distinct, stems, test_name, texts_hash
 from remargin.experiments.plan import Plan
 from remargin.files import locked, read_header, sha256, write_header
 from remargin.report.zero_shot import Column
@@ -43,25 +43,28 @@ def describe(
 ) -> dict[str, Any]:
     """What a study is about, as study.json has it. It reads the collection and the backbones once."""
     (data,) = column.parts
-    encoders = {name: BiEncoder.from_pretrained(path) for name, path in backbones.items()}
+    models, lengths = {}, {}
+    for name, path in backbones.items():
+        encoder = BiEncoder.from_pretrained(path)
+        models[name], lengths[name] = encoder.fingerprint(), asdict(encoder.text_settings)
     return {
         "format": FORMAT,
         "data": column.name,
         "judgments": {split: judgments_hash(data, split) for split in SPLITS},
         "texts": texts_hash(data),
-        "models": {name: encoder.fingerprint() for name, encoder in encoders.items()},
-        "lengths": {name: asdict(encoder.text_settings) for name, encoder in encoders.items()},
+        "models": models,
+        "lengths": lengths,
         "zero_shot": [column.name for column in zero_shot],
         "stems": {column.name: stems(column) for column in zero_shot},
         "also_test": [column.name for column in also_test],
-        "tested_on": _test_judgments([*zero_shot, *also_test]),
+        "tested_on": _judgments(zero_shot) | {test_name(c): h for c in also_test for h in _judgments([c]).values()},
         "triplets": None if triplets is None else sha256(triplets),
         "plan": json.loads(json.dumps(asdict(plan))),
     }
 
 
-def _test_judgments(columns: Sequence[Column]) -> dict[str, str]:
-    """A hash of the judgments of every other collection that is measured on, by the names of the files."""
+def _judgments(columns: Sequence[Column]) -> dict[str, str]:
+    """A hash of the judgments of collections, by the names of their files."""
     return {
         stem: judgments_hash(part, column.split, skip_bad=True)
         for column in columns

@@ -10,7 +10,7 @@ from remargin.data.collection import Collection
 from remargin.data.prepare import prepare
 from remargin.encoder import BiEncoder
 from remargin.evaluation.runs import Run
-from remargin.experiments.columns import file_name, find_column
+from remargin.experiments.columns import file_name
 from remargin.experiments.plan import Plan
 from remargin.experiments.results import HITS
 from remargin.experiments.teacher import Teacher
@@ -26,6 +26,7 @@ class TrainingSet:
     """A collection with triplets, for each backbone's tokenizer, and with a teacher's scores if they are wanted.
 
     Args:
+        name: what people call the collection.
         data: the collection.
         backbones: folders or hub names, by the names that the tables give them.
         plan: how many triplets are mined, and how many dev queries validate.
@@ -37,6 +38,7 @@ class TrainingSet:
 
     def __init__(
         self,
+        name: str,
         data: str,
         backbones: Mapping[str, str],
         plan: Plan,
@@ -45,7 +47,8 @@ class TrainingSet:
         triplets: Path | None,
         say: Callable[[str], None],
     ) -> None:
-        self.data, self.backbones, self.plan, self.work, self.say = data, backbones, plan, work, say
+        self.name, self.data, self.backbones = name, data, backbones
+        self.plan, self.work, self.say = plan, work, say
         self._teacher, self._given = teacher, triplets
         self._validators: dict[str, Validator] = {}
 
@@ -54,7 +57,7 @@ class TrainingSet:
         folder = self.work / ("taught" if taught else "data") / file_name(model)
         if not folder.exists():
             texts = BiEncoder.from_pretrained(self.backbones[model]).text_settings
-            self.say(f"preparing {find_column(self.data).name} for {model}")
+            self.say(f"preparing {self.name} for {model}")
             prepare(self.data, self.backbones[model], folder, self.triplets(taught), texts)
         return folder
 

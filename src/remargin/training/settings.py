@@ -124,6 +124,9 @@ class FitSettings:
     save_every: int = 100
 
     def __post_init__(self) -> None:
+        for setting in fields(self):
+            if getattr(self, setting.name) is None and "None" not in str(setting.type):
+                raise InputError(f"{setting.name} is None", do="give a value, or leave it out")
         positive = (
             "steps",
             "batch_size",
@@ -207,7 +210,7 @@ def fit_settings(preset: str = "default", **overrides: Any) -> FitSettings:
         raise InputError(f"unknown preset {preset!r}", do=f"use {', '.join(PRESETS)}")
     values = {**PRESETS[preset], **overrides}
     if preset == "paper":
-        values.setdefault("learning_rate", PAPERS_RATE / values["batch_size"])
+        values.setdefault("learning_rate", PAPERS_RATE / (values["batch_size"] or 1))
     of_loss = {f.name for f in fields(LossSettings)}
     loss = LossSettings(**{name: values.pop(name) for name in list(values) if name in of_loss})
     return FitSettings(loss=loss, **values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -135,13 +136,11 @@ def _x_values(panel: Panel) -> list[float]:
 
 
 def _y_values(row: Sequence[Panel]) -> list[float]:
-    found = []
+    found: list[float] = []
     for panel in row:
         low, high = panel.gap or (0.0, 0.0)
-        for series in panel.series:
-            found += [v for x, *values in series.rows() if not low < x < high for v in values if v is not None]
-        if panel.floor is not None:
-            found = [v for v in found if v >= panel.floor]
+        outside = [values for series in panel.series for x, *values in series.rows() if not low < x < high]
+        found += [v for of_point in outside for v in of_point if v is not None and v >= (panel.floor or -math.inf)]
     return found
 
 
