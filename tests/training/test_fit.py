@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,17 @@ def test_several_negatives_take_turns_and_scores_become_margins(tiny_model: Any,
     model = BiEncoder.from_pretrained(tiny_model("bert"), document_length=64)
     with pytest.raises(InputError, match="made with length 200, not 64"):
         fit(model, tmp_path / "data", tmp_path / "run", settings=settings(target="teacher"), say=silent)
+
+
+def test_advice_that_we_do_not_follow_is_not_passed_on(
+    model: BiEncoder, prepared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit(model, prepared, tmp_path / "out", settings=settings(steps=1))
+    log = logging.getLogger("lightning_fabric.utilities.rank_zero")
+    with caplog.at_level(logging.INFO, log.name):
+        log.info("you should set `torch.set_float32_matmul_precision('medium' | 'high')`")
+        log.info("something else")
+    assert caplog.messages == ["something else"]
 
 
 def test_a_setting_that_needs_a_value_is_not_none() -> None:

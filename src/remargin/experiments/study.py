@@ -240,7 +240,8 @@ class Study:
         second = None if second_teacher is None else self.model(second_teacher())
         result = train(spec, self.training, fitted, self.out / "runs" / spec.key, second)
         result.folder.mkdir(parents=True, exist_ok=True)
-        when = f"at step {result.best_step} of {result.steps}" if result.best_step else "at most, and less than before"
+        learned = f"at step {result.best_step} of {result.steps}"
+        when = learned if result.best_step else "at best, never above the model before training"
         self.say(
             f"{spec.key}, rate {spec.rate:g}, seed {spec.seed}: dev {result.dev:.4f} {when}, {result.seconds:.0f} s"
         )

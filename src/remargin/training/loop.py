@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -101,6 +102,8 @@ def fit(
     refuse_existing(out / "last", overwrite=True, marker=OURS)
     precision = fast_precision() if settings.precision == "auto" else settings.precision
     scaled: Any = "16-mixed" if precision == "16" else "32-true"  # only float16 needs its gradients scaled
+    for name in ("lightning_fabric.utilities.rank_zero", "pytorch_lightning.utilities.rank_zero"):
+        logging.getLogger(name).addFilter(_no_advice)
     fabric = Fabric(accelerator="auto", devices=1, precision=scaled, loggers=list(loggers))
     device = fabric.device
     training = TrainingData(data)
@@ -208,6 +211,11 @@ def _batches(
         name, similarity = settings.in_batch_teacher, model.similarity
         teacher = InBatchTeacher.load(name, data, similarity, out, model.device, resume, say)
     return Batches(data, sampler, scale, teacher)
+
+
+def _no_advice(record: logging.LogRecord) -> bool:
+    """Leaves out Fabric's advice to multiply float32 less precisely: what we compute in float32, we do on purpose."""
+    return "set_float32_matmul_precision" not in record.getMessage()
 
 
 def _fixed(settings: FitSettings, loss: nn.Module) -> dict[str, Any]:
