@@ -67,3 +67,17 @@ def test_bad_input_is_one_line(remargin: Any, beir: Path, tmp_path: Path, argume
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_only_options_that_the_verb_has_are_advised(remargin: Any, tiny_model: Any, beir: Path, tmp_path: Path) -> None:
+    queries = (beir / "queries.jsonl").read_text()
+    (beir / "queries.jsonl").write_text(queries + queries)
+    for split in ("train", "dev"):
+        (beir / "qrels" / f"{split}.tsv").write_text((beir / "qrels" / "test.tsv").read_text())
+    given = ("--data", beir, "--model", tiny_model(), "--out", tmp_path / "out")
+    for verb in (["reproduce", "target-evolution", "--epoch", "8", "--batch-size", "4"], ["sweep"]):
+        result = remargin(*verb, *given)
+        assert result.returncode == 2
+        assert result.stderr.endswith("query id appears a second time; correct it\n"), result.stderr
+    result = remargin("fit", *given, "--steps", "1")
+    assert result.stderr.endswith("correct it, or skip bad input (--skip-bad)\n")

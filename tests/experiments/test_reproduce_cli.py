@@ -83,7 +83,7 @@ def test_an_experiment_and_its_budget(tiny_model: Any, tmp_path: Path) -> None:
     run("reproduce", "loss-geometry", "--out", str(tmp_path))
     page = (tmp_path / "report.html").read_text()  # has both
     assert page.index("Loss geometry") < page.index("Target evolution")
-    with pytest.raises(InputError, match="was made with another plan"):
+    with pytest.raises(InputError, match="is of another study: triplets was 32, is 64 now"):
         CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
@@ -123,7 +123,9 @@ def test_table_5_is_trained_as_the_others_are(tiny_model: Any, tmp_path: Path) -
 def test_bad_input(tiny_model: Any, tmp_path: Path) -> None:
     for arguments, problem in (
         (["reproduce", "memory", "--data", DATA, "--out", str(tmp_path)], "no encoder to start from"),
-        (["reproduce", "variants", "--out", str(tmp_path), "--seeds", "3"], "--seeds does nothing for a study that is"),
+        (["reproduce", "variants", "--out", str(tmp_path), "--seeds", "3"], "there is no study; begin one"),
+        (["reproduce", "zero-shot", "--out", str(tmp_path)], "there is no study; begin one"),
+        (["reproduce", "claims", "--out", str(tmp_path)], "there is no study; begin one"),
         (
             ["reproduce", "zero-shot", "--data", DATA, "--model", "x", "--out", str(tmp_path), "--measure", "RR"],
             "--measure does nothing for rows that are trained",
@@ -140,6 +142,29 @@ def test_bad_input(tiny_model: Any, tmp_path: Path) -> None:
             CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
+def test_bad_input_for_a_study_that_is_there(study_folder: Path, tiny_model: Any, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    shutil.copy(study_folder / "study.json", begun)
+    for arguments, problem in (
+        (["variants", "--out", str(study_folder), "--seeds", "3"], "--seeds does nothing for a study that is"),
+        (["zero-shot", "--out", str(study_folder), "--zero-shot", "x"], "is a study; go on with it"),
+        (["claims", "--out", str(begun)], "has no experiments yet; make some"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            CliRunner().invoke(app, ["reproduce", *arguments], catch_exceptions=False)
+
+
+def test_a_small_budget_takes_a_learning_rate_for_it(tiny_model: Any, tmp_path: Path) -> None:
+    arguments = ("--data", DATA, "--model", f"tiny={tiny_model()}", "--budget", "64")
+    output = run("reproduce", "memory", *arguments, "--out", str(tmp_path / "usual"))
+    assert "preset: default instead of paper" in output
+    assert "the learning rate is for" not in output
+    output = run("reproduce", "memory", *arguments, "--preset", "paper", "--out", str(tmp_path / "paper"))
+    assert "preset" not in output.partition("the learning rate is for")[0]
+    assert "for a small budget take --preset default, or --rates" in output
+
+
 def test_nothing_is_written_among_other_files(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("mine")
     with pytest.raises(InputError, match="has other files in it; choose another place"):
@@ -153,6 +178,7 @@ def test_sweep(tiny_model: Any, tmp_path: Path) -> None:
         *("--run-triplets", "32", "--batch-size", "16"),
     )
     assert "The best margin is 0." in output
+    assert "before training" in output
     (folder,) = tmp_path.glob("sweep-*")
     assert folder.name.endswith("-margin")
     (table,) = Section.load(folder).tables

@@ -17,9 +17,11 @@ from .conftest import DATA, PLAN, Open, silent, write_beir
 
 
 def test_another_plan_or_collection_is_refused(study_folder: Path, open_study: Open) -> None:
-    with pytest.raises(InputError, match=r"was made with another plan \(triplets\); choose another place"):
+    with pytest.raises(InputError, match=r"is of another study: triplets was 64, is 65 now; choose another place"):
         open_study(study_folder, plan=replace(PLAN, triplets=65))
-    with pytest.raises(InputError, match="was made with another data and another judgments"):
+    with pytest.raises(
+        InputError, match=r"is of another study: data was json,csv,string,textwrap, is email,json now, other judgments"
+    ):
         open_study(study_folder, data="docstrings:email,json")
     with pytest.raises(InputError, match=r"two collections are called 'email,logging'; give each .* its own name"):
         open_study(study_folder, data="docstrings:email,logging")
@@ -48,13 +50,14 @@ def test_what_a_study_is_tested_on_and_how_texts_are_cut_may_not_change(
     given: dict[str, Any] = {"zero_shot": [str(folder)], "also_test": ["other=docstrings:email"]}
     open_study(tmp_path / "out", **given)
     write_beir(tmp_path / "other", test_queries="r")
-    with pytest.raises(InputError, match="was made with another other; choose another place"):
+    (tmp_path / "out" / "runs").mkdir()
+    with pytest.raises(InputError, match="is of another study: other judgments of other; choose another place"):
         open_study(tmp_path / "out", **given)
     write_beir(tmp_path / "other")
     shorter = BiEncoder.from_pretrained(tiny_model())
     shorter.query_length = 7
     shorter.save(tmp_path / "shorter")
-    with pytest.raises(InputError, match="was made with another lengths or prefixes of tiny"):
+    with pytest.raises(InputError, match="is of another study: other lengths or prefixes of tiny"):
         open_study(tmp_path / "out", **given, models={"tiny": str(tmp_path / "shorter")})
     header = read_header(tmp_path / "out" / "study.json", FORMAT, "")
     older = {name: value for name, value in header.items() if name not in ("lengths", "tested_on")}
@@ -77,5 +80,28 @@ def test_other_texts_under_the_same_ids_are_another_collection(tiny_model: Any, 
         write_beir(tmp_path / "beir", text)
         if known:
             study()
-    with pytest.raises(InputError, match="was made with another texts"):
+    study()  # it has no runs yet, and is begun anew
+    (tmp_path / "study" / "runs").mkdir()
+    write_beir(tmp_path / "beir", "a third")
+    with pytest.raises(InputError, match="is of another study: other texts"):
         study()
+
+
+def test_a_study_that_bad_input_stopped_begins_anew(tiny_model: Any, tmp_path: Path) -> None:
+    """Nothing of the input that was wrong is used."""
+    folder = write_beir(tmp_path / "beir")
+    whole = (folder / "queries.jsonl").read_text()
+    (folder / "queries.jsonl").write_text(f"{whole}\n{whole}")
+
+    def begin() -> Study:
+        study = Study(tmp_path / "study", str(folder), {"tiny": str(tiny_model())}, PLAN, say=silent)
+        study.training.triplets()
+        return study
+
+    with pytest.raises(InputError, match="appears a second time"):
+        begin()
+    (tmp_path / "study" / "work").mkdir(exist_ok=True)
+    (tmp_path / "study" / "work" / "triplets.tsv").write_text("of other texts")
+    (folder / "queries.jsonl").write_text(whole)
+    with pytest.raises(InputError, match="too few documents to draw negatives from"):  # not what lay there
+        begin()

@@ -228,3 +228,15 @@ def test_the_notes_follow_the_settings() -> None:
     assert "data sets won, tied, lost" in details_table(plain).notes[0]
     corrected = comparison_table(compare_scores(scores, correction="holm"))
     assert "Holm over 1 comparison per measure" in corrected.notes[0]
+
+
+def test_on_a_narrow_screen_long_texts_are_wrapped_and_numbers_are_whole() -> None:
+    words = "a claim that is much longer than a screen is wide " * 3
+    rows = [[Cell(words.strip()), number(0.123456, 6), Cell("holds")], [Cell("short"), number(0.5, 6), Cell("holds")]]
+    table = Table("Claims", ["claim", "share", "here"], [Block("", rows)])
+    lines = table.terminal(60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert any("0.123456" in line for line in lines)
+    assert len(table.terminal(200).splitlines()) == len(table.terminal().splitlines()) < len(lines)
+    narrow = table.terminal(10).splitlines()  # too narrow for the numbers: wider than the screen, but whole
+    assert any("0.123456" in line and "holds" in line for line in narrow)

@@ -294,7 +294,7 @@ def test_teachers_are_asked_for_before_the_first_validation(
     def never(*_: Any) -> None:
         raise AssertionError("validated")
 
-    with pytest.raises(InputError, match='target "teacher" needs scores; prepare triplets that have scores'):
+    with pytest.raises(InputError, match='target "teacher" needs scores; take triplets that have them'):
         fit(model, prepared, tmp_path / "a", settings=settings(target="teacher"), validator=never, say=silent)  # type: ignore[arg-type]
     rows = ({"query": f"q {i}", "positive": f"p {i}", "negative": f"n {i}", "scores": [3, i % 3]} for i in range(16))
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))

@@ -29,6 +29,7 @@ from remargin.cli import (
     teach,
 )
 from remargin.cli.options import ManyValues
+from remargin.data.tables import OR_SKIP
 from remargin.errors import InputError
 
 app = typer.Typer(
@@ -83,7 +84,7 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        fail(str(error))
+        fail(_possible(str(error)))
     except OSError as error:
         if error.strerror is None and "written" not in str(error):  # NumPy's, on a full disk
             raise
@@ -91,6 +92,15 @@ def main() -> None:
         fail(f"{error.filename or 'system'}: {reason}")
     except SafetensorError as error:
         fail(f"weights could not be read or written ({error}); is the disk full?")
+
+
+def _possible(message: str) -> str:
+    """Advice without an option that the verb does not have."""
+    command: Any = typer.main.get_command(app)
+    for word in sys.argv[1:]:
+        command = getattr(command, "commands", {}).get(word, command)
+    can_skip = any("--skip-bad" in option.opts for option in command.params)
+    return message if can_skip else message.replace(OR_SKIP, "")
 
 
 def fail(message: str) -> None:

@@ -65,7 +65,12 @@ GivenTriplets = Annotated[
         "--triplets", help="Triplets of ids to train on; without, BM25's negatives. Scores in them are the teacher's."
     ),
 ]
-Preset = Annotated[str | None, typer.Option(help="The other settings of fit: paper, released or default.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        help="The other settings of fit: paper (the usual one), released, or default (the usual one with --budget)."
+    ),
+]
 Rates = Annotated[list[float] | None, typer.Option(help="Learning rates from which dev chooses.")]
 Seeds = Annotated[list[int] | None, typer.Option(help="Of table 3; all else takes the first.")]
 Margins = Annotated[list[float] | None, typer.Option(help="The grid of static margins.")]
@@ -110,6 +115,7 @@ def _verb(names: list[str], about: str) -> Callable[..., None]:
         config: Config = None,
     ) -> None:
         if data is None:
+            _require_study(out)
             refuse_idle(context, {FROM_FILES: ("model", "zero_shot", *TRAINING)})
             _again(names, out)
         else:
@@ -194,10 +200,13 @@ def zero_shot(
         if not zero_shot:
             raise InputError("no other collections", do="name them: --zero-shot scifact cranfield")
         _reproduce(["zero-shot"], data, out, context)
-    elif not model and not zero_shot and _is_study(out):
+    elif not model and not zero_shot:
+        _require_study(out)
         refuse_idle(context, {FROM_FILES: (*MEASURING, *TRAINING)})
         _again(["zero-shot"], out)
     else:
+        if _is_study(out):
+            raise InputError("is a study", file=out, do="go on with it (--data), or choose another place")
         refuse_idle(context, {"models that are measured as they are (without --data)": TRAINING})
         from remargin.experiments.zero_shot import zero_shot as measure_models
 
@@ -212,6 +221,7 @@ def zero_shot(
 @app.command("claims")
 def claims(out: Folder) -> None:
     """The verdict on each of the paper's claims, from the numbers that a study has."""
+    _require_study(out)
     _again([], out)
 
 
@@ -239,20 +249,24 @@ def _reproduce(names: list[str], data: str, out: Path, context: typer.Context) -
     if options["epoch"] is not None:
         plan["triplets"] = options["epoch"]
     planned = None if plan or budget is not None else planned_before(out)
-    whole = planned or Plan.of(plan)
     typed = [name for name in plan if is_typed(context, name)]  # what a configuration says is to be scaled
-    chosen = whole if budget is None else whole.scaled(budget, keep=typed)
+    whole = planned or Plan.of(plan)
+    chosen = whole
+    if budget is not None and budget < whole.triplets:
+        # The paper's learning rate is for hundreds of times as many triplets.
+        usual = whole if {"preset", "rates"} & plan.keys() else Plan.of({**plan, "preset": "default"})
+        chosen = usual.scaled(budget, keep=typed)
+    study = Study(
+        out, data, models, chosen, options["zero_shot"] or [], options["triplets"], options["also_test"] or [], say=_say
+    )
     if planned is not None:
         _say(f"{out} goes on as it was planned")
     for line in chosen.changes(whole):
         _say(line)
-    if chosen != whole and whole.preset != "default" and not plan.get("rates"):
+    if chosen != whole and chosen.preset != "default" and not plan.get("rates"):
         rate = f"the learning rate is for {whole.triplets:,} triplets: {chosen.rates[0]:g}"
         _say(f"{rate}; for a small budget take --preset default, or --rates")
-    study = Study(
-        out, data, models, chosen, options["zero_shot"] or [], options["triplets"], options["also_test"] or [], say=_say
-    )
-    _show(reproduce(study, names), out, _title(study))
+    _show(reproduce(study, names), out, _title(study), with_claims=len(names) > 1)
 
 
 def _again(names: list[str], out: Path) -> None:
@@ -261,7 +275,12 @@ def _again(names: list[str], out: Path) -> None:
     from remargin.experiments.study import Study
 
     study = Study(out, say=_say)
-    _show(reproduce(study, names), out, _title(study))
+    _show(reproduce(study, names), out, _title(study), with_claims=len(names) != 1)
+
+
+def _require_study(out: Path) -> None:
+    if not _is_study(out):
+        raise InputError("there is no study", file=out, do="begin one (--data, --model), or name one that is there")
 
 
 def _is_study(out: Path) -> bool:
@@ -274,8 +293,8 @@ def _title(study: Study) -> str:
     return f"{study.name}: the paper's experiments"
 
 
-def _show(folders: list[Path], out: Path, title: str) -> None:
-    """Write a page of all that the folder has, and show what is new on it."""
+def _show(folders: list[Path], out: Path, title: str, with_claims: bool = False) -> None:
+    """Write a page of all that the folder has, and show what is new on it; of claims only the count, unless asked."""
     from remargin.experiments.claims import checked_only
     from remargin.experiments.reproduce import CLAIMS_FOLDER, sections_of
     from remargin.report.page import write_page
@@ -284,8 +303,10 @@ def _show(folders: list[Path], out: Path, title: str) -> None:
     write_page(out / "report.html", sections_of(out), title, overwrite=True)
     for section in map(Section.load, folders):
         print("\n".join(section.summary))
-        # The page has claims that could not be checked, too.
-        print_tables(map(checked_only, section.tables) if section.name == CLAIMS_FOLDER else section.tables)
+        if section.name != CLAIMS_FOLDER:
+            print_tables(section.tables)
+        elif with_claims:  # the page has those that could not be checked, too
+            print_tables(map(checked_only, section.tables))
         print()
     print(f"wrote {out / 'report.html'}")
 

@@ -19,7 +19,8 @@ from typing import IO, Any, NamedTuple, TypeVar
 from remargin.errors import InputError
 
 T = TypeVar("T")
-SKIP = "correct it, or skip bad input (--skip-bad)"
+OR_SKIP = ", or skip bad input (--skip-bad)"
+SKIP = f"correct it{OR_SKIP}"
 PACKED_TOGETHER = 1024
 
 

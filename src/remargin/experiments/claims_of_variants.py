@@ -25,7 +25,10 @@ def _rows(of_models: Mapping[str, Any], name: str, rows: tuple[str, ...]) -> dic
 
 
 def _measured(numbers: Numbers, measure: str, *rows: str) -> dict[str, dict[str, float]]:
-    """A measure of some rows, on every test collection."""
+    """A measure of some rows, on every test collection, unless all are the model before training."""
+    for model, counts in _rows(numbers["variants"], "triplets", rows).items():
+        if not any(counts.values()):
+            raise NotChecked(f"{model}: no validation was better than that before training")
     return _rows(every_test(numbers["variants"]), measure, rows)
 
 

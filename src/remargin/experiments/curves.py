@@ -58,6 +58,8 @@ def _over_training(study: Study, name: str, title: str, rows: tuple[Row, ...]) -
         )
     header = ["model", "target", "batch", MEASURE, "reached after", "at the end", HITS, "reached after "]
     notes = ["Reached after: the share of training at which the highest validation was seen."]
+    if study.plan.rate_for(1.0, sizes[0]) != study.plan.rate_for(1.0, sizes[-1]):
+        notes.append("Learning rates are divided by the batch size, as the paper's.")
     table = Table("Maxima", header, [Block("", cells)], notes)
     summary = [_said(numbers)]
     settings = {"batch sizes": sizes, "triplets": study.plan.triplets, "validated every": study.plan.validate_every}

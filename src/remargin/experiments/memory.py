@@ -44,8 +44,11 @@ def memory(study: Study) -> Outcome:
     notes = [f"{STEPS} steps of {study.plan.batch_size} triplets, distributed targets, {_where(measured)}."]
     table = Table("Peak memory", ["model", "precision", "GiB", "of full precision"], [Block("", rows)], notes + reasons)
     shares = [size / of["32"] for of in numbers.values() if "32" in of for way, size in of.items() if way != "32"]
-    said = f"takes {min(shares):.0%} to {max(shares):.0%} of" if shares else "is only measured on a GPU, against"
-    summary = [f"Mixed precision {said} the memory of full precision here."]
+    summary = ["Memory is only measured on a GPU."]
+    if shares:
+        summary = [
+            f"Mixed precision takes {min(shares):.0%} to {max(shares):.0%} of the memory of full precision here."
+        ]
     return Outcome(Section("memory", "Memory", summary, [table], [], {"steps": STEPS}, []), numbers)
 
 

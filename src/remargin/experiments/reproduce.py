@@ -68,5 +68,7 @@ def reproduce(study: Study, names: Sequence[str]) -> list[Path]:
                 study.say(f"{name} is left out: {error.problem}")
         if lacking and not folders:
             raise lacking
+        if not names and not sections_of(study.out):
+            raise InputError("has no experiments yet", file=study.out, do="make some: `remargin reproduce NAME`")
         numbers = {name: found for name, found in read_numbers(study.out).items() if name in EXPERIMENTS}
         return [*folders, claims(numbers).save(study.out / CLAIMS_FOLDER)]

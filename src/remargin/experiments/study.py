@@ -35,7 +35,7 @@ from remargin.experiments.results import (
     backbone_path,
 )
 from remargin.experiments.specs import RunSpec
-from remargin.experiments.study_file import describe, read_study, take_folder
+from remargin.experiments.study_file import RUNS, WORK, describe, read_study, take_folder
 from remargin.experiments.teacher import Teacher
 from remargin.experiments.trainer import TARGETS, train
 from remargin.experiments.training_set import TrainingSet
@@ -77,7 +77,7 @@ class Study:
         own_grids: bool = False,
     ) -> None:
         self.out, self.say = Path(out), say
-        self.work = self.out / "work"
+        self.work = self.out / WORK
         self.backbones = dict(models or {})
         self._training: TrainingSet | None = None
         self._rankings: Rankings | None = None
@@ -175,7 +175,7 @@ class Study:
             wanted: what to measure of it: TEST, LAST, ...
             second_teacher: the run whose model scores the pairs of a batch, for one with two teachers.
         """
-        result = Result.load(self.out / "runs" / spec.key, spec)
+        result = Result.load(self.out / RUNS / spec.key, spec)
         lacking = [what for what in wanted if result is None or not result.scores.get(what)]
         if result is not None and not lacking:
             return result
@@ -184,7 +184,7 @@ class Study:
         if result is None or not (fitted / "best").exists():
             if result is not None:  # its scores are of a model that is no more
                 lacking += [what for what in result.scores if what in self.rankings and what not in lacking]
-            (self.out / "runs" / spec.key / FILE).unlink(missing_ok=True)  # killed from here on, it counts as not done
+            (self.out / RUNS / spec.key / FILE).unlink(missing_ok=True)  # killed from here on, it counts as not done
             self._forget_models(fitted)
             result = self._train(spec, fitted, second_teacher)
             if (fitted / TARGETS).exists():
@@ -226,7 +226,7 @@ class Study:
 
     def _as_it_is(self, key: str, model: str | None, wanted: Sequence[str]) -> Result:
         """What needs no training, measured."""
-        folder = self.out / "runs" / key
+        folder = self.out / RUNS / key
         result = Result.load(folder, None) or Result(None, folder)
         lacking = [what for what in wanted if not result.scores.get(what)]
         for what in lacking:
@@ -238,7 +238,7 @@ class Study:
 
     def _train(self, spec: RunSpec, fitted: Path, second_teacher: SecondTeacher | None = None) -> Result:
         second = None if second_teacher is None else self.model(second_teacher())
-        result = train(spec, self.training, fitted, self.out / "runs" / spec.key, second)
+        result = train(spec, self.training, fitted, self.out / RUNS / spec.key, second)
         result.folder.mkdir(parents=True, exist_ok=True)
         learned = f"at step {result.best_step} of {result.steps}"
         when = learned if result.best_step else "at best, never above the model before training"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,9 +19,10 @@ from remargin.report.zero_shot import Column
 FILE = "study.json"
 FORMAT = "remargin-study-1"
 AGAIN = "choose another place, or delete it"
+RUNS, WORK = "runs", "work"
 GRIDS = ("margins", "temperatures", "teacher_scales")
 SPLITS = ("train", "dev", "test")
-OPTIONAL = ("zero_shot", "stems", "also_test")  # not every experiment needs them
+OPTIONAL = ("zero_shot", "also_test")  # not every experiment needs them
 
 
 def read_study(out: Path) -> dict[str, Any]:
@@ -75,6 +77,8 @@ def _judgments(columns: Sequence[Column]) -> dict[str, str]:
 def take_folder(out: Path, header: dict[str, Any], own_grids: bool = False) -> dict[str, Any]:
     """Make a folder this study's own, or see that it is. Returns what study.json says now.
 
+    A study that has no runs yet, as bad input has stopped it, is begun anew.
+
     Args:
         out: the folder.
         header: what the study is about, see `describe`.
@@ -86,8 +90,11 @@ def take_folder(out: Path, header: dict[str, Any], own_grids: bool = False) -> d
     path = out / FILE
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
-        if path.exists():
-            header = _joined(header, read_header(path, FORMAT, AGAIN), path, own_grids)
+        before = read_header(path, FORMAT, AGAIN) if path.exists() else None
+        if before is not None and not (out / RUNS).exists() and _differences(header, before):
+            shutil.rmtree(out / WORK, ignore_errors=True)
+        elif before is not None:
+            header = _joined(header, before, path, own_grids)
         require_distinct(header["models"], "model", "--model")
         write_header(path, header)
     return header
@@ -96,12 +103,12 @@ def take_folder(out: Path, header: dict[str, Any], own_grids: bool = False) -> d
 def _joined(now: dict[str, Any], before: dict[str, Any], path: Path, own_grids: bool) -> dict[str, Any]:
     """The study of before with what is new: backbones, and collections to test on if it had none."""
     now = dict(now)
-    for name in OPTIONAL:
+    for name in (*OPTIONAL, "stems"):
         now[name] = now[name] or before.get(name, now[name])
     if own_grids:
         now["plan"] = now["plan"] | {name: before["plan"][name] for name in GRIDS}
     if different := _differences(now, before):
-        raise InputError(f"was made with another {' and another '.join(different)}", file=path, do=AGAIN)
+        raise InputError(f"is of another study: {', '.join(different)}", file=path, do=AGAIN)
     for name in ("models", "lengths", "tested_on"):
         now[name] = before.get(name, {}) | now[name]
     return now
@@ -109,12 +116,19 @@ def _joined(now: dict[str, Any], before: dict[str, Any], path: Path, own_grids: 
 
 def _differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
     """What is not as it was. What an older study does not know is not compared."""
-    different = [
-        name for name in ("data", "judgments", "texts", "triplets") if now[name] != before.get(name, now[name])
-    ]
-    different += [name for name in OPTIONAL if now[name] != (before.get(name) or now[name])]
-    by_name = {"plan": "plan ({})", "models": "model {}", "lengths": "lengths or prefixes of {}", "tested_on": "{}"}
-    for part, text in by_name.items():
+    different = []
+    if now["data"] != before["data"]:
+        different.append(f"data was {before['data']}, is {now['data']} now")
+    hashed = ("judgments", "texts", "triplets")
+    different += [f"other {name}" for name in hashed if now[name] != before.get(name, now[name])]
+    for name in OPTIONAL:
+        if now[name] != (before.get(name) or now[name]):
+            different.append(f"--{name.replace('_', '-')} was {' '.join(before[name])}, is {' '.join(now[name])} now")
+    for name, value in now["plan"].items():
+        if before["plan"].get(name, value) != value:
+            different.append(f"{name} was {before['plan'][name]}, is {value} now")
+    by_name = {"models": "weights of", "lengths": "lengths or prefixes of", "tested_on": "judgments of"}
+    for part, what in by_name.items():
         known = before.get(part, {})
-        different += [text.format(name) for name, value in now[part].items() if known.get(name, value) != value]
+        different += [f"other {what} {name}" for name, value in now[part].items() if known.get(name, value) != value]
     return different

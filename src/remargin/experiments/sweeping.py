@@ -23,13 +23,14 @@ def swept(study: Study, parameter: str, in_batch: bool) -> Outcome:
     (model,) = study.backbones  # others may have been swept in the same folder
     with study.lock():
         found = sweep(study, model, PARAMETERS[parameter, in_batch])
-    best = found.best()
+    best, level = found.best(), found.maxima(MEASURE)
+    before = found.points[0][1].curve[0][1][MEASURE]
     hits = dict(found.values(HITS))
     seconds = {value: result.seconds for value, result in found.points}
     rows = [
         [
-            number(value, 2, bold=value == best),
-            number(ndcg, 4, bold=value == best),
+            number(value, 2, bold=value in level),
+            number(ndcg, 4, bold=value in level),
             number(hits[value], 4),
             number(seconds[value], 1),
         ]
@@ -46,7 +47,8 @@ def swept(study: Study, parameter: str, in_batch: bool) -> Outcome:
         for measure in (MEASURE, HITS)
     ]
     figure = LineFigure("sweep", f"{parameter} on dev", "Dots mark maxima.", panels)
-    summary = [f"The best {parameter} is {best:g}, with {MEASURE} {dict(found.values(MEASURE))[best]:.4f} on dev."]
+    reached = f"with {MEASURE} {dict(found.values(MEASURE))[best]:.4f} on dev, {before:.4f} before training"
+    summary = [f"The best {parameter} is {' or '.join(f'{value:g}' for value in level)}, {reached}."]
     name = f"sweep-{file_name(model)}-{parameter}{'-in-batch' if in_batch else ''}"
     section = Section(name, f"A sweep over the {parameter}", summary, [table], [figure], {"model": model}, [])
     return Outcome(section, {"best": best, "seconds": found.seconds})

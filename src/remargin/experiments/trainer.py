@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from remargin.training.supervision import natural_scale
 from remargin.training.topics import mean_batch
 
 TARGETS = "targets.csv"
+SILENCE = 60.0  # seconds after which a run says how it is getting on
 
 
 def train(
@@ -52,7 +55,7 @@ def train(
             settings,
             training.validator(spec.model),
             resume=True,
-            say=lambda line: None,
+            say=_now_and_then(training.say, spec.key),
             observe=targets,
         )
     return Result(
@@ -67,6 +70,19 @@ def train(
         joules=None if resumed else energy.joules,
         peak_bytes=peak_memory(),
     )
+
+
+def _now_and_then(say: Callable[[str], None], key: str) -> Callable[[str], None]:
+    """Says how a run is getting on if it takes long. On a terminal `fit` itself keeps a line up to date."""
+    last = time.monotonic()
+
+    def now_and_then(line: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SILENCE:
+            last = time.monotonic()
+            say(f"{key}: {line}")
+
+    return now_and_then
 
 
 def run_settings(

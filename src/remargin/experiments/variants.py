@@ -199,9 +199,13 @@ def _summary(numbers: dict[str, Any]) -> list[str]:
         names = [row.name for row in PAPER]
         best = max(names, key=lambda name: rows[name][MEASURE])
         distributed = rows["distributed"]
-        level = rows[best][MEASURE] == distributed[MEASURE]
-        verdict = "is the best" if level else f"is behind {best} ({rows[best][MEASURE]:.3f})"
-        equal = ", and statistically equivalent to it" if distributed[f"{MEASURE} equivalent"] else ""
+        level = [name for name in names if rows[name][MEASURE] == distributed[MEASURE]]
+        ahead = rows[best][MEASURE] > distributed[MEASURE]
+        verdict = f"is behind {best} ({rows[best][MEASURE]:.3f})" if ahead else "is the best"
+        verdict += f", level with {'; '.join(n for n in level if n != 'distributed')}" if len(level) > 1 else ""
+        equal = ", and statistically equivalent to it" if ahead and distributed[f"{MEASURE} equivalent"] else ""
+        if not any(rows[name]["triplets"] for name in names):
+            lines.append(f"{model}: training never came above the model before it on dev, so all rows are that model.")
         beside = [f"{text} {rows[name][MEASURE]:.3f}" for name, text in MENTIONED.items() if name in rows]
         lines.append(
             f"{model}: of the paper's targets, distributed ({distributed[MEASURE]:.3f} {MEASURE}) {verdict}{equal}. "

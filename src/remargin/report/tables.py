@@ -36,6 +36,7 @@ _MARKDOWN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", **{sign: f"\\
 
 
 _UNBOUNDED = 100_000  # columns of a screen on which nothing is wrapped
+_LONG = 30  # characters of a text that may be wrapped
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class Table:
         return csv_text(header, rows)
 
     def terminal(self, width: int | None = None, styled: bool = False) -> str:
-        """As text for the screen. Notes are wrapped to `width`; the table itself is as wide as it has to be.
+        """As text for the screen. Notes and long texts are wrapped to `width`; else a table is as wide as it has to be.
 
         With `styled`, bold cells are bold; without, they stand between asterisks.
 
@@ -203,8 +204,13 @@ class Table:
         columns = [
             _screen_column(name, cells, styled) for name, cells in zip(self.header, self._columns(), strict=True)
         ]
-        for header, _ in columns:
-            table.add_column(Text(header, "bold"), no_wrap=True)
+        widths = [max(map(len, (header, *texts))) + 1 for header, texts in columns]
+        too_wide = width is not None and sum(widths) > width
+        words = [max((len(word) for text in texts for word in text.split()), default=0) for _, texts in columns]
+        wraps = [too_wide and word < _LONG < each for each, word in zip(widths, words, strict=True)]
+        for (header, _), wrap in zip(columns, wraps, strict=True):
+            table.add_column(Text(header, "bold"), no_wrap=not wrap)
+        least = sum(_LONG if wrap else each for each, wrap in zip(widths, wraps, strict=True)) + 2
         row = 0
         for block in self.blocks:
             table.add_section()
@@ -215,7 +221,8 @@ class Table:
                 table.add_row(*(Text(t, "bold" if c.bold else "") for t, c in zip(texts, cells, strict=True)))
                 row += 1
         out = io.StringIO()
-        console = rich.console.Console(file=out, width=_UNBOUNDED, force_terminal=styled, highlight=False)
+        console_width = max(width or 0, least) if any(wraps) else _UNBOUNDED
+        console = rich.console.Console(file=out, width=console_width, force_terminal=styled, highlight=False)
         console.print(table)
         lines = [line[1:].rstrip() for line in out.getvalue().splitlines()]  # without the edge of the box
         lines = [self.title, *lines] if self.title else lines

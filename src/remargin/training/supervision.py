@@ -42,7 +42,9 @@ def require_teachers(loss: nn.Module, triplets: Triplets, settings: FitSettings)
     if isinstance(loss, MarginLoss) and loss.target == "teacher" and loss.in_batch:
         raise InputError("a teacher's in-batch targets need a second teacher", do="use DualTeacherLoss")
     if needs_scores(loss) and not triplets.header["scores"]:
-        raise InputError('target "teacher" needs scores', do="prepare triplets that have scores")
+        raise InputError(
+            'target "teacher" needs scores', do="take triplets that have them (`remargin teach` makes them)"
+        )
     if IN_BATCH in takes(loss) and settings.in_batch_teacher is None:
         raise InputError("dual supervision needs a second teacher", do="name an in_batch_teacher in the settings")
 
