@@ -74,10 +74,10 @@ def test_only_options_that_the_verb_has_are_advised(remargin: Any, tiny_model: A
     (beir / "queries.jsonl").write_text(queries + queries)
     for split in ("train", "dev"):
         (beir / "qrels" / f"{split}.tsv").write_text((beir / "qrels" / "test.tsv").read_text())
-    given = ("--data", beir, "--model", tiny_model(), "--out", tmp_path / "out")
+    given = ("--data", beir, "--model", tiny_model(), "--out")
     for verb in (["reproduce", "target-evolution", "--epoch", "8", "--batch-size", "4"], ["sweep"]):
-        result = remargin(*verb, *given)
+        result = remargin(*verb, *given, tmp_path / "study")
         assert result.returncode == 2
         assert result.stderr.endswith("query id appears a second time; correct it\n"), result.stderr
-    result = remargin("fit", *given, "--steps", "1")
+    result = remargin("fit", *given, tmp_path / "run", "--steps", "1")
     assert result.stderr.endswith("correct it, or skip bad input (--skip-bad)\n")
