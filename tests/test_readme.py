@@ -127,6 +127,20 @@ def test_the_sentence_on_static_margins_is_the_studies() -> None:
     assert list(minutes) == [f"{sum(kind['seconds'] for kind in kinds.values()) / 60:.0f}" for kinds in of[:2]]
 
 
+def test_so_is_what_a_study_takes() -> None:
+    text = " ".join(README.split())
+    [found] = re.findall(
+        r"MiniLM took (\d+) runs and (\d+) minutes of training for medquad, (\d+) runs and (\d+) minutes for squad",
+        text,
+    )
+    expected = []
+    for study in ("medquad", "squadmix"):
+        runs = [json.loads(path.read_text()) for path in (ROOT / "results" / "paper" / study).glob("runs/*/run.json")]
+        seconds = [run["seconds"] for run in runs if run["spec"] and run["spec"]["model"] == "MiniLM"]
+        expected += [f"{len(seconds)}", f"{sum(seconds) / 60:.0f}"]
+    assert list(found) == expected
+
+
 def test_the_files_it_links_to_are_there() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
     assert len(links) >= 5
