@@ -35,7 +35,7 @@ def test_zero_shot_prints_the_table_and_writes_it(remargin: Any, tiny_model: Any
     ]
     assert result.stdout.endswith(f"wrote {out}\n")
     assert result.stderr.count("nDCG@10") == 4
-    assert "published (BEIR leaderboard)" in (out / "table.md").read_text()
+    assert "published (BEIR leaderboard)" in (out / "tables.md").read_text()
     again = remargin(*command, "--zero-shot", beir, f"same={beir}", "--out", out, "--no-bm25")
     assert (again.stdout, again.stderr) == (result.stdout, "")
 

@@ -15,6 +15,7 @@ from remargin.evaluation.runs import Run
 from remargin.experiments import zero_shot as module
 from remargin.experiments.columns import find_column, stems
 from remargin.experiments.zero_shot import zero_shot
+from remargin.report.collect import sections_in
 from remargin.report.tables import Table
 from remargin.report.zero_shot import Column
 
@@ -103,14 +104,15 @@ def test_end_to_end_with_self_matches_and_bad_lines(tiny_model: Any, write_beir:
     with open(out / "scores" / "before" / "AgA.csv", newline="") as file:
         scores = [float(row[MEASURE]) for row in csv.DictReader(file)]
     assert len(scores) == 12
-    [line] = [line for line in (out / "table.csv").read_text().splitlines() if ",before," in line]
+    [line] = [line for line in (out / "zero-shot-ndcg-10.csv").read_text().splitlines() if ",before," in line]
     assert float(line.split(",")[2]) == pytest.approx(sum(scores) / 12)
     assert set(tables) == {"table", "recall", "judged", "tost"}
     assert [row[1].text for row in tables["tost"].blocks[0].rows] == ["before", "after", "after"]
-    made = {path.name for path in out.iterdir()}
-    assert made == {
-        *("table.md", "table.tex", "table.csv", "recall.csv", "judged.csv", "tost.csv", "settings.json", "scores")
-    }
+    made = {path.name for path in out.iterdir() if path.suffix != ".csv"}
+    assert made == {"section.json", "tables.md", "tables.tex", "settings.json", "scores"}
+    (section,) = sections_in(out)  # `remargin report` shows it
+    assert section.tables == list(tables.values())
+    assert len(list(out.glob("*.csv"))) == 4
     settings = json.loads((out / "settings.json").read_text())
     assert settings["collections"]["plain"] == {
         "column": "plain", "split": "test", "documents": 12, "queries": 12, "skipped": 2, "self_matches": 0

@@ -27,6 +27,7 @@ from remargin.experiments.columns import file_name, find_column, judgments_hash,
 from remargin.experiments.hardware import hardware
 from remargin.experiments.published import published_zero_shot
 from remargin.files import locked, new_file, read_header, refuse_existing, sha256, write_header
+from remargin.report.sections import Section
 from remargin.report.tables import Table
 from remargin.report.zero_shot import (
     ALPHA,
@@ -87,8 +88,8 @@ def zero_shot(
     Args:
         models: folders or Hugging Face names, by the names of their rows.
         collections: see `find_column`; without any, all of BEIR that the paper has.
-        out: the folder: table.md and table.tex with all tables, each as CSV, settings.json, and scores/SYSTEM/ with a
-            CSV of every query for each collection.
+        out: the folder: a section for `remargin report`, with all tables as Markdown, LaTeX and CSV; settings.json; and
+            scores/SYSTEM/ with a CSV of every query for each collection.
         measure: that the table shows.
         bm25: measure BM25 as well.
         in_domain: a collection like the training data, with a column of its own that is not part of the mean.
@@ -145,28 +146,9 @@ def zero_shot(
         for one in work:
             results[one.system.label].setdefault(one.column.name, []).append(found[one.path])
         tables = zero_shot_tables(results, columns, extra, measure, rows, row, bound)
-        write_tables(out, tables)
+        Section("zero-shot", "Zero-shot", tables=list(tables.values()), settings=about).save(out, overwrite=True)
         _write_json(out / SETTINGS, about | {"collections": _counts(results, all_columns)})
     return tables
-
-
-def write_tables(folder: Path, tables: Mapping[str, Table]) -> None:
-    """Write table.md and table.tex with all tables, and each as CSV.
-
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> write_tables(folder, {"judged": Table("Judged", ["system"], [])})
-    >>> sorted(path.name for path in folder.iterdir())
-    ['judged.csv', 'table.md', 'table.tex']
-    """
-    texts = {
-        "table.md": "\n".join(table.markdown() for table in tables.values()),
-        "table.tex": "\n".join(table.latex() for table in tables.values()),
-        **{f"{name}.csv": table.csv() for name, table in tables.items()},
-    }
-    for name, text in texts.items():
-        with new_file(folder / name, overwrite=True) as file:
-            file.write(text.encode())
 
 
 def _check_names(names: Sequence[str], what: str, flag: str) -> None:
