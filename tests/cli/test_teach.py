@@ -78,6 +78,7 @@ def test_scores_from_a_file_and_a_config(remargin: Any, beir: Path, tmp_path: Pa
     result = remargin("teach", "--config", config, "--skip-bad")
     assert result.returncode == 0
     assert "skipped bad input: 1, the first is " in result.stderr
+    assert "--skip-bad" not in result.stderr
     assert "7 triplets, 14 distinct pairs" in result.stdout
     again = remargin("teach", "--config", config, "--skip-bad")
     assert again.returncode == 2

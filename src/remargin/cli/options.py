@@ -113,8 +113,11 @@ def load_collection(data: str, split: str, skip_bad: bool) -> Collection:
 
 def say_skipped(count: int, first: object) -> None:
     """Count on standard error what was skipped, and show the first of it, if there is any."""
+    from remargin.data.tables import SKIP
+
     if count:
-        print(f"skipped bad input: {count:,}, the first is {first}", file=sys.stderr)
+        done = str(first).removesuffix(f"; {SKIP}")  # that advice has been followed
+        print(f"skipped bad input: {count:,}, the first is {done}", file=sys.stderr)
 
 
 @contextmanager
