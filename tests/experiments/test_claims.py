@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,116 +13,10 @@ from remargin.experiments.claim import FAILS, HOLDS, OPEN
 from remargin.experiments.claims import CLAIMS, check_claims, checked_only, claims
 from remargin.experiments.claims_of_figures import ROLES
 from remargin.experiments.claims_of_variants import TARGETS
-from remargin.experiments.outcome import read_numbers, with_tests
-from remargin.experiments.published import PublishedBaseline, published_baselines, published_variants
+from remargin.experiments.outcome import read_numbers
 from remargin.experiments.results import HITS, MEASURE, RECALL, WITH, WITHOUT
 
-
-def curve(highest: float, at: float, triplets: int, hits: float) -> dict[str, Any]:
-    found = {"highest": highest, "at": at, "validation": triplets // 1000, "triplets": triplets, "last": highest - 0.1}
-    return {MEASURE: found, HITS: {**found, "highest": hits, "at": 0.5}}
-
-
-def variant(ndcg: float, recall: float, seconds: float, triplets: float) -> dict[str, Any]:
-    return {
-        MEASURE: ndcg,
-        RECALL: recall,
-        "seconds": seconds,
-        "sweep_seconds": 0.0,
-        "run_seconds": 400.0,
-        "triplets": triplets,
-        **{f"{measure} {what}": False for measure in (MEASURE, RECALL) for what in ("equivalent", "best")},
-    }
-
-
-def baseline(ndcg: float, recall: float, triplets: int) -> dict[str, Any]:
-    return {MEASURE: ndcg, RECALL: recall, "equivalent": True, "recall_equivalent": True, "triplets": triplets}
-
-
-def as_the_paper() -> dict[str, Any]:
-    """Numbers for which every claim of the paper holds."""
-    static = {
-        WITHOUT: {"best": {MEASURE: [0.2], HITS: [0.4, 0.5]}, "highest": 0.6, "highest_hits": 0.75, "gain": 0.2},
-        WITH: {"best": {MEASURE: [0.3], HITS: [0.5]}, "highest": 0.5, "highest_hits": 0.7, "gain": 0.15},
-    }
-    other = copy.deepcopy(static)
-    other[WITHOUT]["best"][MEASURE], other[WITH]["best"][MEASURE] = [0.1], [0.2]
-    adaptive = {
-        "adaptive": {"64": curve(0.55, 0.4, 3000, 0.7), "128": curve(0.55, 0.5, 5000, 0.7)},
-        "adaptive, in-batch": {"64": curve(0.5, 0.7, 7000, 0.8), "128": curve(0.5, 0.7, 7000, 0.8)},
-    }
-    distributed = {"distributed": {"64": curve(0.62, 0.2, 2000, 0.71), "128": curve(0.63, 0.3, 3000, 0.71)}}
-    targets = {
-        "batches": 64,
-        "early_mean": 0.05,
-        "first_mean": 0.9,
-        "last_mean": 0.01,
-        "last_low": -0.3,
-        "last_high": 0.7,
-    }
-    variants = {
-        "static": variant(0.65, 0.80, 1200.0, 6000),
-        "static, in-batch": variant(0.57, 0.79, 800.0, 3000),
-        "adaptive": variant(0.54, 0.66, 150.0, 5000),
-        "adaptive, in-batch": variant(0.53, 0.82, 60.0, 2000),
-        "distributed": {
-            **variant(0.64, 0.77, 200.0, 5500),
-            f"{MEASURE} equivalent": True,
-            f"{RECALL} equivalent": True,
-        },
-        "explicit mean": variant(0.40, 0.60, 200.0, 5500),
-    }
-    baselines = {
-        "distributed": baseline(0.64, 0.77, 6000),
-        "adaptive": baseline(0.54, 0.66, 5000),
-        "adaptive, in-batch": baseline(0.53, 0.79, 1900),
-        "static": baseline(0.65, 0.79, 5200),
-        "static 1.0": baseline(0.60, 0.71, 22000),
-        "BM25": {**baseline(0.50, 0.74, 0), "equivalent": False, "recall_equivalent": False},
-        "reference": {"name": "TAS-B", **baseline(0.63, 0.79, 14600)},
-        "best teacher": {"name": "MarginMSE", **baseline(0.67, 0.78, 14600)},
-    }
-    zero_shot: dict[str, dict[str, Any]] = {
-        "distributed, to the end": {"mean": 0.31, "in-domain": 0.607},
-        "distributed, early stopping": {"mean": 0.34, "in-domain": 0.607},
-        "static tuned": {"mean": 0.33, "in-domain": 0.563},
-        "static untuned": {"mean": 0.25},
-        "static tuned, in-batch": {"mean": 0.31},
-        "static untuned, in-batch": {"mean": 0.27},
-        "adaptive": {"mean": 0.18, "in-domain": 0.405},
-        "adaptive, in-batch": {"mean": 0.26, "in-domain": 0.527},
-    }
-    for row in zero_shot.values():
-        row["triplets"] = 5000
-    instance = {
-        role: {"target": 0.7 - 0.1 * i, "relevance": 0.3 - 0.1 * i, "loss": 0.06 - 0.01 * i}
-        for i, role in enumerate(ROLES)
-    }
-    numbers = {
-        "static-margins": {"a": static, "b": other},
-        "adaptive-margins": {"a": adaptive, "b": adaptive},
-        "distributed-margins": {"a": distributed, "b": distributed},
-        "target-evolution": {"a": targets, "b": {**targets, "first_mean": 0.2, "last_mean": 0.02}},
-        "variants": {"a": variants, "b": variants},
-        "baselines": {"a": baselines, "b": baselines},
-        "zero-shot": {"a": zero_shot, "b": zero_shot},
-        "instance": {"a": instance, "b": instance},
-        "memory": {"a": {"32": 100, "bf16, 8-bit states": 50}},
-    }
-    separate: dict[str, Any] = json.loads(json.dumps(numbers))  # no two backbones share anything
-    return separate
-
-
-def put(*path_and_value: Any) -> Callable[[dict[str, Any]], None]:
-    *path, last, value = path_and_value
-
-    def change(numbers: dict[str, Any]) -> None:
-        place = numbers
-        for name in path:
-            place = place[name]
-        place[last] = value
-
-    return change
+from .claimed import as_the_paper, baseline, put
 
 
 def behind(row: str) -> Callable[[dict[str, Any]], None]:
@@ -220,53 +113,6 @@ def test_there_are_all_claims_and_each_can_fail() -> None:
 
 def test_on_numbers_as_the_paper_describes_them_every_claim_holds() -> None:
     assert {v.claim.name: v.verdict for v in check_claims(as_the_paper())} == dict.fromkeys(CONTRARY, HOLDS)
-
-
-def test_on_the_papers_own_table_3_its_claims_hold_but_one() -> None:
-    """For TREC-DL 2019 and 2020. Adaptive rows cost a fourth to an eighth of tuned static ones."""
-    tables: dict[str, dict[str, Any]] = {}
-    for row in published_variants():
-        for year, test in enumerate(("DL19", "DL20")):
-            found = variant(row.ndcg[year], row.recall[year], row.seconds, row.triplets * 1e6)
-            found |= {
-                f"{MEASURE} equivalent": row.ndcg_equivalent[year],
-                f"{RECALL} equivalent": row.recall_equivalent[year],
-            }
-            tables.setdefault(row.model, {}).setdefault(test, {})[row.target] = found
-    variants = {model: with_tests(of_model, "DL19") for model, of_model in tables.items()}
-    verdicts = {v.claim.name: v for v in check_claims({"variants": variants}) if v.verdict != OPEN}
-    assert {name for name, v in verdicts.items() if v.verdict == FAILS} == {"tuned static costs seven times as much"}
-    assert len(verdicts) == 11
-    assert "MPNet on DL20: static 0.646" in verdicts["tuned static is best"].evidence
-    assert verdicts["backbones rank targets alike"].evidence.endswith("RoBERTa and MPNet on DL20: 0.60")
-
-
-def test_on_the_papers_own_table_4_its_claims_hold_but_one() -> None:
-    """In table 5 TAS-B is behind in-domain, as other test sets count there; in table 4 it is ahead."""
-
-    def numbers_of(row: PublishedBaseline, year: int) -> dict[str, Any]:
-        return {
-            **baseline(row.ndcg[year], row.recall[year], round(1e6 * (row.triplets or 0))),
-            "equivalent": row.ndcg_equivalent[year],
-            "recall_equivalent": row.recall_equivalent[year],
-        }
-
-    def table(year: int) -> dict[str, Any]:
-        taught, rows = [], {}
-        for row in published_baselines():
-            name = row.system.removesuffix(", tuned")
-            if row.block.startswith("teacher"):
-                taught.append({"name": name, **numbers_of(row, year)})
-                rows |= {"reference": taught[-1]} if row.reference else {}
-            else:
-                in_batch = row.in_batch and name != "distributed"
-                rows[f"{name}, in-batch" if in_batch else name] = numbers_of(row, year)
-        return {**rows, "best teacher": max(taught, key=lambda row: row[MEASURE])}
-
-    numbers = {"baselines": {"distilBERT": with_tests({"DL19": table(0), "DL20": table(1)}, "DL19")}}
-    verdicts = {v.claim.name: v.verdict for v in check_claims(numbers) if v.verdict != OPEN}
-    assert [name for name, verdict in verdicts.items() if verdict == FAILS] == ["in domain teachers are behind"]
-    assert len(verdicts) == 10
 
 
 @pytest.mark.parametrize(
