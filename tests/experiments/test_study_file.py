@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,11 +81,14 @@ def test_other_texts_under_the_same_ids_are_another_collection(tiny_model: Any, 
         write_beir(tmp_path / "beir", text)
         if known:
             study()
-    study()  # it has no runs yet, and is begun anew
-    (tmp_path / "study" / "runs").mkdir()
+    study()  # it has no results yet, and is begun anew
     write_beir(tmp_path / "beir", "a third")
-    with pytest.raises(InputError, match="is of another study: other texts"):
-        study()
+    for results in ("runs", "variants"):
+        (tmp_path / "study" / results).mkdir()
+        (tmp_path / "study" / results / "section.json").touch()
+        with pytest.raises(InputError, match="is of another study: other texts"):
+            study()
+        shutil.rmtree(tmp_path / "study" / results)
 
 
 def test_a_study_that_bad_input_stopped_begins_anew(tiny_model: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from remargin.errors import InputError
 from remargin.experiments.columns import judgments_hash, require_distinct, stems, test_name, texts_hash
 from remargin.experiments.plan import Plan
 from remargin.files import locked, read_header, sha256, write_header
+from remargin.report.sections import FILE as SECTION
 from remargin.report.zero_shot import Column
 
 FILE = "study.json"
@@ -77,7 +78,7 @@ def _judgments(columns: Sequence[Column]) -> dict[str, str]:
 def take_folder(out: Path, header: dict[str, Any], own_grids: bool = False) -> dict[str, Any]:
     """Make a folder this study's own, or see that it is. Returns what study.json says now.
 
-    A study that has no runs yet, as bad input has stopped it, is begun anew.
+    A study that has no results yet, as bad input has stopped it, is begun anew.
 
     Args:
         out: the folder.
@@ -91,13 +92,19 @@ def take_folder(out: Path, header: dict[str, Any], own_grids: bool = False) -> d
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
         before = read_header(path, FORMAT, AGAIN) if path.exists() else None
-        if before is not None and not (out / RUNS).exists() and _differences(header, before):
+        if before is not None and not _has_results(out) and _differences(header, before):
             shutil.rmtree(out / WORK, ignore_errors=True)
         elif before is not None:
             header = _joined(header, before, path, own_grids)
         require_distinct(header["models"], "model", "--model")
         write_header(path, header)
     return header
+
+
+def _has_results(out: Path) -> bool:
+    """Whether anything was trained or measured; figure 2 needs neither."""
+    sections = (path.parent.name for path in out.glob(f"*/{SECTION}"))
+    return (out / RUNS).exists() or any(name != "loss-geometry" for name in sections)
 
 
 def _joined(now: dict[str, Any], before: dict[str, Any], path: Path, own_grids: bool) -> dict[str, Any]:
