@@ -37,11 +37,12 @@ def _as_good(table: Mapping[str, Any], name: str, measure: str) -> bool:
     return bool(row[EQUIVALENT[measure]]) or row[measure] > teacher[measure]
 
 
-def _discerning(tables: Mapping[str, Any], measure: str) -> None:
-    """See that a measure tells a trained model from BM25: where even that is equivalent, all are."""
+def _discerning(tables: Mapping[str, Any], measure: str) -> Mapping[str, Any]:
+    """The same, if the measure tells a trained model from BM25: where even that is equivalent, all are."""
     for model, table in tables.items():
         if table["BM25"][EQUIVALENT[measure]]:
             raise NotChecked(f"{model}: even BM25 is equivalent in {measure}")
+    return tables
 
 
 def _beside_teacher(table: Mapping[str, Any], row: str, measure: str) -> str:
@@ -52,28 +53,33 @@ def _beside_teacher(table: Mapping[str, Any], row: str, measure: str) -> str:
     return f"{shown} (of all runs with a teacher {best['name']} {best[measure]:.3f})"
 
 
+def _matches(tables: Mapping[str, Any], row: str, measure: str) -> Found:
+    holds = all(_as_good(table, row, measure) for table in tables.values())
+    return holds, each(tables, lambda table: _beside_teacher(table, row, measure))
+
+
+def _is_close(tables: Mapping[str, Any], row: str, measure: str, gap: float) -> Found:
+    """Whether a row is at most so far behind the best run with a teacher."""
+    gaps = [table["best teacher"][measure] - table[row][measure] for table in tables.values()]
+    return max(gaps) <= gap + ROUNDING, each(tables, lambda table: _beside_teacher(table, row, measure))
+
+
 @CLAIMS.add("5.5")
 def self_distillation_matches_teachers(numbers: Numbers) -> Found:
     """Distributed targets are statistically equivalent in nDCG@10 to the best TAS-B run, or ahead."""
-    tables = _taught(numbers)
-    holds = all(_as_good(v, "distributed", MEASURE) for v in tables.values())
-    return holds, each(tables, lambda v: _beside_teacher(v, "distributed", MEASURE))
+    return _matches(_taught(numbers), "distributed", MEASURE)
 
 
 @CLAIMS.add("5.5")
 def self_distillation_is_close_to_teachers(numbers: Numbers) -> Found:
     """Distributed targets are at most 0.07 nDCG@10 behind the best run with a teacher."""
-    tables = _taught(numbers)
-    holds = all(v["best teacher"][MEASURE] - v["distributed"][MEASURE] <= 0.07 + ROUNDING for v in tables.values())
-    return holds, each(tables, lambda v: _beside_teacher(v, "distributed", MEASURE))
+    return _is_close(_taught(numbers), "distributed", MEASURE, 0.07)
 
 
 @CLAIMS.add("5.5")
 def tuned_static_matches_teachers(numbers: Numbers) -> Found:
     """Tuned static targets are equivalent to it or ahead, too: a teacher is hardly worth its price in nDCG@10."""
-    tables = _taught(numbers)
-    holds = all(_as_good(v, "static", MEASURE) for v in tables.values())
-    return holds, each(tables, lambda v: _beside_teacher(v, "static", MEASURE))
+    return _matches(_taught(numbers), "static", MEASURE)
 
 
 @CLAIMS.add("5.5")
@@ -81,19 +87,13 @@ def adaptive_in_batch_matches_teachers_in_recall(numbers: Numbers) -> Found:
     """Adaptive targets with in-batch negatives are statistically equivalent in R@1000 to the best TAS-B run, or
     ahead.
     """
-    tables = _taught(numbers)
-    _discerning(tables, RECALL)
-    holds = all(_as_good(v, "adaptive, in-batch", RECALL) for v in tables.values())
-    return holds, each(tables, lambda v: _beside_teacher(v, "adaptive, in-batch", RECALL))
+    return _matches(_discerning(_taught(numbers), RECALL), "adaptive, in-batch", RECALL)
 
 
 @CLAIMS.add("5.5")
 def adaptive_in_batch_is_close_to_teachers_in_recall(numbers: Numbers) -> Found:
     """Adaptive targets with in-batch negatives are at most 0.06 R@1000 behind the best run with a teacher."""
-    tables = _taught(numbers)
-    _discerning(tables, RECALL)
-    holds = all(v["best teacher"][RECALL] - v["adaptive, in-batch"][RECALL] <= 0.06 + ROUNDING for v in tables.values())
-    return holds, each(tables, lambda v: _beside_teacher(v, "adaptive, in-batch", RECALL))
+    return _is_close(_discerning(_taught(numbers), RECALL), "adaptive, in-batch", RECALL, 0.06)
 
 
 @CLAIMS.add("5.5")
