@@ -19,6 +19,7 @@ from remargin.evaluation.measures import Evaluation, evaluate
 from remargin.evaluation.runs import Run
 from remargin.evaluation.significance import bootstrap, paired_bootstrap
 from remargin.files import new_file, sha256
+from remargin.progress import tell
 from remargin.report.page import write_page
 from remargin.report.training_run import run_section
 from remargin.retrieval.search import search
@@ -45,7 +46,7 @@ class DemoSettings:
     seed: int = 0
 
 
-def demo(settings: DemoSettings, say: Callable[[str], None] = print) -> dict[str, Any]:
+def demo(settings: DemoSettings, say: Callable[[str], None] = tell) -> dict[str, Any]:
     """Fine-tune, then compare BM25, the encoder before, and the encoder after on queries that none of them has seen.
 
     Writes `out/metrics.json`, the run files, a page about the run, the model, and all that a training run leaves.

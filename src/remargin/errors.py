@@ -1,8 +1,12 @@
-"""The one error type that users see."""
+"""The one error type that users see, and how text from elsewhere is shown to people."""
 
 from __future__ import annotations
 
+import re
 from os import PathLike
+
+# Control characters, which a terminal obeys, and those that change the direction of the text around them.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class InputError(ValueError):
@@ -32,7 +36,19 @@ class InputError(ValueError):
         place = [] if self.file is None else [self.file if line is None else f"{self.file}:{line}"]
         subject = [] if id is None else [f"id {id!r}"]
         message = ": ".join([*place, *subject, problem]) + (f"; {do}" if do else "")
-        super().__init__(" ".join(message.splitlines()))
+        super().__init__(printable(" ".join(message.splitlines())))
+
+
+def printable(text: str) -> str:
+    """Text with every control character as an escape sequence of Python, so that no terminal obeys it.
+
+    Line breaks and tabs stay as they are.
+
+    >>> print(printable("a red \\x1b[31mline\\nand another"))
+    a red \\x1b[31mline
+    and another
+    """
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def first_line(error: Exception) -> str:

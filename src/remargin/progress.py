@@ -1,4 +1,4 @@
-"""Progress bars for long work, on a terminal only."""
+"""What people see while something runs: lines of text, and progress bars on a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from remargin.errors import printable
+
 T = TypeVar("T")
+
+
+def tell(line: str, *, error: bool = False) -> None:
+    """Print a line for people, on standard output or standard error, with control characters shown as escapes.
+
+    >>> tell("wrote \\x1b[2J.trec")
+    wrote \\x1b[2J.trec
+    """
+    print(printable(line), file=sys.stderr if error else sys.stdout)
 
 
 def track(items: Iterable[T], what: str, total: int | None = None, show: bool | None = None) -> Iterator[T]:

@@ -51,6 +51,25 @@ def test_a_run_folder_holds_what_is_needed_to_repeat_it(beir: Path, tiny_model: 
         start(request, settings(), resume=True, say=silent)
 
 
+def test_a_config_cannot_call_anything_but_a_logger(
+    beir: Path, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A YAML file may come from anybody: `loggers: os.system command=...` must run nothing."""
+    called: list[dict[str, str]] = []
+
+    class NoLogger:
+        def __init__(self, **options: str) -> None:
+            called.append(options)
+
+    for name, callable in {"system": lambda **options: called.append(options), "NoLogger": NoLogger}.items():
+        monkeypatch.setattr(os, name, callable, raising=False)
+        request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run", loggers=[f"os.{name} command=ls"])
+        with pytest.raises(InputError, match=f"os.{name} is not the class of a Lightning logger; name the class"):
+            start(request, settings(), say=silent)
+    assert called == []
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("length", [30, 2])
 def test_a_config_of_ones_own_stays(length: int, beir: Path, tiny_model: Any, tmp_path: Path) -> None:
     """As in `fit --config runs/x/config.yaml --out runs/x`, and whether the run would have worked or not."""
@@ -109,6 +128,8 @@ def test_the_reported_split_is_not_taken_for_stopping_unasked(beir: Path, tiny_m
         ({"target": "teacher"}, '"teacher" needs scores; give --triplets'),
         ({"loggers": [""]}, "cannot make logger ''"),
         ({"loggers": ["some.Logger name='x"]}, "cannot make logger .*No closing quotation"),
+        ({"loggers": ["lightning_fabric.loggers.CSVLogger nme=x"]}, "cannot make logger .*nme"),
+        ({"loggers": ["collections.OrderedDict name=x"]}, "collections.OrderedDict is not the class of a Lightning"),
         ({"validation_split": "nowhere"}, "no split 'nowhere'; it has: train, dev, test"),
         ({"also": "nowhere"}, "nowhere"),
     ],

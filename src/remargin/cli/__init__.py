@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import signal
 import sys
 from typing import Annotated, Any
@@ -31,6 +32,7 @@ from remargin.cli import (
 from remargin.cli.options import ManyValues
 from remargin.data.tables import OR_SKIP
 from remargin.errors import InputError
+from remargin.progress import tell
 
 app = typer.Typer(
     name="remargin",
@@ -63,7 +65,7 @@ app.command("info")(info.info)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"remargin {__version__}")
+        tell(f"remargin {__version__}")
         raise typer.Exit
 
 
@@ -79,6 +81,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # for what a terminal cannot show
+    logging.getLogger("remargin").handlers = [_Warnings()]
     signal.signal(signal.SIGTERM, _stop)  # so that half-written folders are cleaned up
     signal.signal(signal.SIGINT, _interrupt)
     try:
@@ -103,14 +106,22 @@ def _possible(message: str) -> str:
     return message if can_skip else message.replace(OR_SKIP, "")
 
 
+class _Warnings(logging.Handler):
+    """Shows warnings on standard error, as every other line for people."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            tell(record.getMessage(), error=True)
+
+
 def fail(message: str) -> None:
     """One line on standard error, and exit code 2."""
-    print(f"error: {message}", file=sys.stderr)
+    tell(f"error: {message}", error=True)
     sys.exit(2)
 
 
 def _interrupt(number: int, frame: Any) -> None:
-    print("\nstopped; the same command goes on where it can, `fit` with --resume", file=sys.stderr)
+    tell("\nstopped; the same command goes on where it can, `fit` with --resume", error=True)
     signal.default_int_handler(number, frame)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ import typer
 
 from remargin.cli.options import Config, Data, Model, load_encoder
 from remargin.errors import InputError
+from remargin.progress import tell
 
 SHOWN = 240  # characters of a document
 
@@ -35,11 +35,11 @@ def ask(
     found = opened.search({"": question}, k).rankings[""]
     texts = _texts(data or opened.data, set(found))
     for place, (id, score) in enumerate(found.items(), 1):
-        print(f"{place}. {id}  {score:.3f}")
+        tell(f"{place}. {id}  {score:.3f}")
         if id in texts:
-            print(textwrap.indent(textwrap.fill(textwrap.shorten(texts[id], SHOWN, placeholder=" ...")), "   "))
+            tell(textwrap.indent(textwrap.fill(textwrap.shorten(texts[id], SHOWN, placeholder=" ...")), "   "))
     if not found:
-        print("nothing found")
+        tell("nothing found")
 
 
 def _texts(data: str, wanted: set[str]) -> dict[str, str]:
@@ -55,5 +55,5 @@ def _texts(data: str, wanted: set[str]) -> dict[str, str]:
             if len(found) == len(wanted):
                 break
     except InputError as error:
-        print(f"texts are not shown ({error}); say where they are (--data)", file=sys.stderr)
+        tell(f"texts are not shown ({error}); say where they are (--data)", error=True)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +22,7 @@ from remargin.cli.options import (
 )
 from remargin.cli.screen import print_tables
 from remargin.errors import InputError
+from remargin.progress import tell
 
 if TYPE_CHECKING:
     from remargin.evaluation.comparison import Comparison
@@ -73,7 +73,7 @@ def compare(
     for name, run in loaded.items():
         loaded[name], itself = without_self_matches(run, collection)
         if itself:  # on standard error, for the table itself may go into a pipe
-            print(f"{name}: documents that are the query itself, left out: {itself:,}", file=sys.stderr)
+            tell(f"{name}: documents that are the query itself, left out: {itself:,}", error=True)
     compared = run_compare(loaded, collection.qrels, measure_names(measures, ["nDCG@10"]), **asdict(settings))
     if out is None and format == "terminal":
         print_tables(_tables(compared))
@@ -82,7 +82,7 @@ def compare(
     else:
         with new_file(out, overwrite) as file:
             file.write(_text(compared, format).encode())
-        print(f"wrote {out}")
+        tell(f"wrote {out}")
 
 
 def run_names(paths: Sequence[Path]) -> dict[str, Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ import typer
 
 from remargin.cli.options import Config, RequiredData, SkipBad, refuse_idle
 from remargin.errors import InputError
+from remargin.progress import tell
 
 
 def fit(
@@ -147,6 +147,6 @@ def fit(
     if fitted.best is not None and fitted.before is not None:
         best = f"{fitted.best:.4f} at step {fitted.best_step}{', stopped early' if fitted.stopped_early else ''}"
         if fitted.best_step == 0:
-            print("training did not help on dev: the best model is the one before it", file=sys.stderr)
-        print(f"{settings.validation_measure}: {fitted.before:.4f} before, {best}")
-    print(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s")
+            tell("training did not help on dev: the best model is the one before it", error=True)
+        tell(f"{settings.validation_measure}: {fitted.before:.4f} before, {best}")
+    tell(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from remargin.cli.options import Config, Data, Measures, Overwrite, SkipBad, load_collection, measure_names, refuse_idle
+from remargin.progress import tell
 
 
 def fuse(
@@ -59,9 +60,9 @@ def fuse(
         (first, first_itself), (second, second_itself) = (without_self_matches(run, collection) for run in loaded)
         for path, itself in zip(tune, (first_itself, second_itself), strict=True):
             if itself:
-                print(f"{path}: documents that are the query itself, left out: {itself:,}")
+                tell(f"{path}: documents that are the query itself, left out: {itself:,}")
         weight, means = tune_weight(first, second, collection.qrels, measure, depth=depth)
-        print(f"weight {weight} of {runs[1]}: {measure} {means[weight]:.4f} on {split}")
+        tell(f"weight {weight} of {runs[1]}: {measure} {means[weight]:.4f} on {split}")
     fused = reciprocal_rank(found, k, depth) if weight is None else weighted(found[0], found[1], weight, depth)
     fused.save(out, tag="fused", overwrite=overwrite)
-    print(f"wrote {out}: {len(fused):,} queries")
+    tell(f"wrote {out}: {len(fused):,} queries")

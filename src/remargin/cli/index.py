@@ -20,6 +20,7 @@ from remargin.cli.options import (
     refuse_idle,
 )
 from remargin.errors import InputError
+from remargin.progress import tell
 
 if TYPE_CHECKING:
     from remargin.encoder import BiEncoder
@@ -73,7 +74,7 @@ def encode(
             overwrite=overwrite,
         )
     rows, dimension = vectors.matrix.shape
-    print(f"wrote {out}: {len(vectors.ids):,} {what}, {rows:,} vectors of {dimension} numbers ({precision})")
+    tell(f"wrote {out}: {len(vectors.ids):,} {what}, {rows:,} vectors of {dimension} numbers ({precision})")
     _say_truncated(vectors.truncated, rows, vectors.made)
 
 
@@ -150,9 +151,9 @@ def index(
     else:
         raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
     count = built.documents
-    print(f"wrote {out}: {index} index of {count:,} documents, built in {built.seconds:,.1f} s")
+    tell(f"wrote {out}: {index} index of {count:,} documents, built in {built.seconds:,.1f} s")
     of_vectors, of_index = built.vector_bytes / count, built.other_bytes / count
-    print(f"bytes of each document: {of_vectors:,.0f} of vectors, {of_index:,.0f} of the index")
+    tell(f"bytes of each document: {of_vectors:,.0f} of vectors, {of_index:,.0f} of the index")
 
 
 def _index_words(
@@ -166,7 +167,7 @@ def _index_words(
     with counting_rejects(skip_bad) as rejects:
         made = index_collection(data, out, k1, b, language, rejects, overwrite)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    print(f"wrote {out}: BM25 of {len(made):,} documents, {size / len(made):,.0f} bytes each")
+    tell(f"wrote {out}: BM25 of {len(made):,} documents, {size / len(made):,.0f} bytes each")
 
 
 def update(
@@ -202,10 +203,10 @@ def update(
         encoder = None if model is None else _load(model, None, "documents")
         with counting_rejects(skip_bad) as rejects:
             changes = synchronise(index, collection_texts(data, rejects=rejects), encoder, keep_others)
-        print(f"{index}: {changes.added:,} added, {changes.replaced:,} replaced, {changes.deleted:,} deleted")
+        tell(f"{index}: {changes.added:,} added, {changes.replaced:,} replaced, {changes.deleted:,} deleted")
     elif vectors is not None:
         changes = add_documents(index, Vectors.load(vectors), replace)
-        print(f"{index}: {changes.added:,} added, {changes.replaced:,} replaced")
+        tell(f"{index}: {changes.added:,} added, {changes.replaced:,} replaced")
     elif delete is not None:
         from remargin.data.tables import Rejects, read_lines
 
@@ -213,7 +214,7 @@ def update(
         if not ids:
             raise InputError("no ids in it", file=delete, do="write one id a line")
         delete_documents(index, ids)
-        print(f"{index}: {len(ids):,} deleted")
+        tell(f"{index}: {len(ids):,} deleted")
 
 
 _ENCODING = ("precision", "chunk", "overlap", "length")
@@ -243,4 +244,4 @@ def _load(model: str, length: int | None, what: str, compute: str = "auto") -> B
 def _say_truncated(truncated: int, rows: int, made: Made) -> None:
     if truncated:
         advice = "; --chunk reads them whole" if made.kind == "documents" and made.chunk is None else ""
-        print(f"longer than {made.length} tokens and cut: {truncated:,} ({truncated / rows:.1%}){advice}")
+        tell(f"longer than {made.length} tokens and cut: {truncated:,} ({truncated / rows:.1%}){advice}")

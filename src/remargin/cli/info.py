@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 
+from remargin.progress import tell
+
 
 def info() -> None:
     """Show versions and devices: what a bug report needs."""
@@ -12,8 +14,8 @@ def info() -> None:
     from remargin.versions import versions
 
     for name, found in versions().items():
-        print(f"{name}: not installed" if found is None else f"{name} {found}")
-    print(f"on {platform.platform()}")
-    print(f"CPU threads: {torch.get_num_threads()}")
+        tell(f"{name}: not installed" if found is None else f"{name} {found}")
+    tell(f"on {platform.platform()}")
+    tell(f"CPU threads: {torch.get_num_threads()}")
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    print(f"GPUs: {', '.join(gpus) or 'none'}")
+    tell(f"GPUs: {', '.join(gpus) or 'none'}")

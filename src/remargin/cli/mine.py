@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from remargin.cli.options import Config, Model, Overwrite, RequiredData, SkipBad, Split, load_collection, load_encoder
+from remargin.progress import tell
 
 
 def mine(
@@ -31,6 +32,6 @@ def mine(
     settings = MiningSettings(negatives, depth, triplets, per_triplet, seed)  # type: ignore[arg-type]
     encoder = None if model is None else load_encoder(model)
     mined = run(load_collection(data, split, skip_bad), out, settings, encoder, overwrite)
-    print(f"wrote {out}: {mined.triplets:,} triplets for {mined.queries:,} queries")
+    tell(f"wrote {out}: {mined.triplets:,} triplets for {mined.queries:,} queries")
     if mined.filled_at_random:
-        print(f"negatives drawn at random because the ranking had too few: {mined.filled_at_random:,}")
+        tell(f"negatives drawn at random because the ranking had too few: {mined.filled_at_random:,}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typer.core import TyperCommand
 
 from remargin.config import read_config
 from remargin.errors import InputError
+from remargin.progress import tell
 
 if TYPE_CHECKING:
     from remargin.data.collection import Collection
@@ -117,7 +117,7 @@ def say_skipped(count: int, first: object) -> None:
 
     if count:
         done = str(first).removesuffix(f"; {SKIP}")  # that advice has been followed
-        print(f"skipped bad input: {count:,}, the first is {done}", file=sys.stderr)
+        tell(f"skipped bad input: {count:,}, the first is {done}", error=True)
 
 
 @contextmanager

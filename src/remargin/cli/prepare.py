@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from remargin.cli.options import Config, Data, Overwrite, SkipBad
+from remargin.progress import tell
 
 if TYPE_CHECKING:
     from remargin.data.prepare import Prepared
@@ -43,8 +44,8 @@ def prepare(
     settings = TextSettings(query_length, document_length, query_prefix, document_prefix)
     report = run(data, model, out, triplets, settings, skip_bad, overwrite)
     for line in summary(report, settings.query_length, settings.document_length):
-        print(line)
-    print(f"wrote {out} in {report.seconds:.1f} s")
+        tell(line)
+    tell(f"wrote {out} in {report.seconds:.1f} s")
 
 
 def summary(report: Prepared, query_length: int, document_length: int) -> list[str]:

@@ -9,6 +9,7 @@ import typer
 
 from remargin.cli.options import Config, Overwrite
 from remargin.errors import InputError
+from remargin.progress import tell
 
 
 def report(
@@ -42,4 +43,4 @@ def report(
         "figure": sum(len(section.figures) for section in sections),
     }
     many = ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
-    print(f"wrote {out}: {many}, {out.stat().st_size / 1000:,.0f} kB")
+    tell(f"wrote {out}: {many}, {out.stat().st_size / 1000:,.0f} kB")

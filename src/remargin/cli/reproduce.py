@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ import typer
 from remargin.cli.options import Config, ManyValues, SkipBad, is_typed, refuse_idle, require_ours
 from remargin.cli.screen import print_tables
 from remargin.errors import InputError
+from remargin.progress import tell
 
 if TYPE_CHECKING:
     from remargin.experiments.study import Study
@@ -215,7 +215,7 @@ def zero_shot(
             overwrite, say=_say,
         )  # fmt: skip
         print_tables(tables.values())
-        print(f"\nwrote {out}")
+        tell(f"\nwrote {out}")
 
 
 @app.command("claims")
@@ -302,17 +302,17 @@ def _show(folders: list[Path], out: Path, title: str, with_claims: bool = False)
 
     write_page(out / "report.html", sections_of(out), title, overwrite=True)
     for section in map(Section.load, folders):
-        print("\n".join(section.summary))
+        tell("\n".join(section.summary))
         if section.name != CLAIMS_FOLDER:
             print_tables(section.tables)
         elif with_claims:  # the page has those that could not be checked, too
             print_tables(map(checked_only, section.tables))
         print()
-    print(f"wrote {out / 'report.html'}")
+    tell(f"wrote {out / 'report.html'}")
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+    tell(line, error=True)
 
 
 def model_names(given: list[str]) -> dict[str, str]:

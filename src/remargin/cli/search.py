@@ -21,6 +21,7 @@ from remargin.cli.options import (
     measure_names,
     require_judged,
 )
+from remargin.progress import tell
 
 if TYPE_CHECKING:
     from remargin.encoder import BiEncoder
@@ -47,7 +48,7 @@ def search(
     encoder = None if model is None else load_encoder(model)
     run = run_search(load_collection(data, split, skip_bad), index, encoder, k)
     run.save(out, tag=Path(index).name, overwrite=overwrite)
-    print(f"wrote {out}: {len(run):,} queries")
+    tell(f"wrote {out}: {len(run):,} queries")
 
 
 def rerank(
@@ -79,7 +80,7 @@ def rerank(
         encoder = load_encoder(model, compute)
     reranked = run_rerank(encoder, first, collection.documents, collection.queries, depth)
     reranked.save(out, tag="rerank", overwrite=overwrite)
-    print(f"wrote {out}: {len(reranked):,} queries")
+    tell(f"wrote {out}: {len(reranked):,} queries")
 
 
 def evaluate(
@@ -107,11 +108,11 @@ def evaluate(
     ranked, itself = without_self_matches(ranked, collection)
     found = run_evaluate(ranked, collection.qrels, names)
     for measure, mean in found.means.items():
-        print(f"{measure}\t{mean:.4f}\tJudged@{judged_cutoff(measure)}\t{found.judged[measure]:.4f}")
+        tell(f"{measure}\t{mean:.4f}\tJudged@{judged_cutoff(measure)}\t{found.judged[measure]:.4f}")
     if itself:
-        print(f"documents that are the query itself, left out: {itself:,}")
+        tell(f"documents that are the query itself, left out: {itself:,}")
     if found.missing:
-        print(f"judged queries that the run lacks, counted as 0: {len(found.missing):,}")
+        tell(f"judged queries that the run lacks, counted as 0: {len(found.missing):,}")
     if per_query is not None:
         found.save(per_query, overwrite)
-        print(f"wrote {per_query}")
+        tell(f"wrote {per_query}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from remargin.cli.options import Config, require_ours
 from remargin.cli.screen import print_tables
 from remargin.errors import InputError
+from remargin.progress import tell
 
 
 def sweep(
@@ -53,11 +53,9 @@ def sweep(
     )
     name = Path(model).absolute().name
     require_ours(out)
-    study = Study(
-        out, data, {name: model}, plan, (), triplets, say=lambda line: print(line, file=sys.stderr), own_grids=True
-    )
+    study = Study(out, data, {name: model}, plan, (), triplets, say=lambda line: tell(line, error=True), own_grids=True)
     outcome = swept(study, parameter, in_batch)
     folder = outcome.save(out / outcome.section.name)
     print_tables(outcome.section.tables)
-    print("\n".join(["", *outcome.section.summary]))
-    print(f"wrote {folder}")
+    tell("\n".join(["", *outcome.section.summary]))
+    tell(f"wrote {folder}")

@@ -9,6 +9,7 @@ import typer
 
 from remargin.cli.options import Config, Data, Overwrite, SkipBad, Split, load_collection, refuse_idle, say_skipped
 from remargin.errors import InputError
+from remargin.progress import tell
 
 if TYPE_CHECKING:
     from remargin.cross_encoder import CrossEncoder
@@ -88,10 +89,10 @@ def teach(
     taught = run(triplets, out, teacher, collection, skip_bad, overwrite)
     say_skipped(taught.rejected, taught.first_reject)
     if taught.truncated:
-        print(f"pairs whose document was cut: {taught.truncated:,}")
+        tell(f"pairs whose document was cut: {taught.truncated:,}")
     speed = f"{taught.seconds:,.1f} s, {taught.pairs_per_second:,.0f} a second"
-    print(f"wrote {out}: {taught.triplets:,} triplets, {taught.pairs:,} distinct pairs in {speed}")
-    print(f"wrote {report_of(out)}")
+    tell(f"wrote {out}: {taught.triplets:,} triplets, {taught.pairs:,} distinct pairs in {speed}")
+    tell(f"wrote {report_of(out)}")
 
 
 def _train(
@@ -114,5 +115,5 @@ def _train(
     trained = train_teacher(teacher, collection, triplets, folder, settings, run, skip_bad, overwrite)
     if trained.best is not None and trained.first_stage is not None:
         ranked = f"{trained.first_stage:.4f} before re-ranking, {trained.best:.4f} after"
-        print(f"{trained.measure} on dev: {ranked} (step {trained.best_step:,})")
-    print(f"wrote {folder}: {trained.steps:,} steps on {trained.triplets:,} triplets in {trained.seconds:,.1f} s")
+        tell(f"{trained.measure} on dev: {ranked} (step {trained.best_step:,})")
+    tell(f"wrote {folder}: {trained.steps:,} steps on {trained.triplets:,} triplets in {trained.seconds:,.1f} s")

@@ -10,6 +10,7 @@ import csv
 import gzip
 import itertools
 import json
+import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ T = TypeVar("T")
 OR_SKIP = ", or skip bad input (--skip-bad)"
 SKIP = f"correct it{OR_SKIP}"
 PACKED_TOGETHER = 1024
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how formulas begin, and texts that were kept from being one
 
 
 class Rejects:
@@ -72,6 +74,37 @@ class Rejects:
         with open(path, "wb") as out:
             out.writelines(map(zlib.decompress, self._packed))
             out.write("".join(self._latest).encode())
+
+
+def spreadsheet_cell(text: str) -> str:
+    """Text for a CSV cell that no spreadsheet computes: what begins like a formula gets an apostrophe before it.
+
+    >>> spreadsheet_cell("=1+2"), spreadsheet_cell("-0.5"), spreadsheet_cell("q1")
+    ("'=1+2", '-0.5', 'q1')
+    """
+    return f"'{text}" if _FORMULA.match(text) and not is_number(text) else text
+
+
+def cell_text(cell: str) -> str:
+    """The text that `spreadsheet_cell` wrote.
+
+    >>> cell_text("'=1+2"), cell_text("'tis")
+    ('=1+2', "'tis")
+    """
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number, as Python writes it.
+
+    >>> is_number("-1e3"), is_number("-1e3+cmd")
+    (True, False)
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Row(NamedTuple):

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from remargin.data.collection import Collection
 from remargin.data.shuffle import Shuffle
-from remargin.data.tables import SKIP, Rejects, Row, delimited_records, headless_rows, read_rows, require_columns
+from remargin.data.tables import (
+    SKIP,
+    Rejects,
+    Row,
+    delimited_records,
+    headless_rows,
+    is_number,
+    read_rows,
+    require_columns,
+)
 from remargin.errors import InputError
 from remargin.files import map_array, read_header, sha256, write_array, write_header
 
@@ -196,19 +205,11 @@ def _unknown(triplet: TripletText, collection: Collection) -> tuple[str, str] | 
 def _headless(path: Path) -> list[str] | None:
     """What the columns of a TSV are whose first line is no header; None if it is one."""
     _, first = next(delimited_records(path, Rejects(skip=True), "\t"), (1, []))
-    if len(first) == len(SCORED_IDS) and all(map(_is_number, first[:2])):
+    if len(first) == len(SCORED_IDS) and all(map(is_number, first[:2])):
         return SCORED_IDS
     if len(first) != len(PLAIN) or {name.strip().removesuffix("_id") for name in first} & {"query", "positive"}:
         return None
     return PLAIN
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _parsed(path: Path, rows: Iterable[Row], suffix: str, rejects: Rejects) -> Iterator[TripletText]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from remargin.data.tables import Rejects, read_rows
+from remargin.data.tables import Rejects, cell_text, read_rows
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
@@ -305,9 +305,10 @@ def read_scores(path: str | Path) -> dict[str, dict[str, float]]:
     path = Path(path)
     scores: dict[str, dict[str, float]] = {}
     for line, row in read_rows(path, Rejects()):
-        query = row.pop("query", None)
-        if query is None:
+        cell = row.pop("query", None)
+        if cell is None:
             raise InputError("no column 'query'", file=path, line=line, do="use a table that `evaluate` wrote")
+        query = cell_text(str(cell))
         for measure, text in row.items():
             of_measure = scores.setdefault(measure, {})
             if query in of_measure:

@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from remargin.data.source import LARGEST_GRADE
+from remargin.data.tables import spreadsheet_cell
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run, check_ids
 from remargin.files import new_file
@@ -47,7 +48,9 @@ class Evaluation:
             table = csv.writer(text, lineterminator="\n")
             table.writerow(["query", *self.per_query])
             for query in next(iter(self.per_query.values())):
-                table.writerow([query, *(f"{of_query[query]:.6f}" for of_query in self.per_query.values())])
+                table.writerow(
+                    [spreadsheet_cell(query), *(f"{of_query[query]:.6f}" for of_query in self.per_query.values())]
+                )
 
 
 def evaluate(

@@ -40,6 +40,7 @@ from remargin.experiments.teacher import Teacher
 from remargin.experiments.trainer import TARGETS, train
 from remargin.experiments.training_set import TrainingSet
 from remargin.files import locked, new_file, read_header, sha256, write_header
+from remargin.progress import tell
 from remargin.report.zero_shot import Column
 
 TRAIN = "run `remargin reproduce` with --data again"
@@ -73,7 +74,7 @@ class Study:
         zero_shot: Sequence[str] = (),
         triplets: Path | None = None,
         also_test: Sequence[str] = (),
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = tell,
         own_grids: bool = False,
     ) -> None:
         self.out, self.say = Path(out), say

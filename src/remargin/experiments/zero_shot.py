@@ -27,6 +27,7 @@ from remargin.experiments.columns import file_name, find_column, judgments_hash,
 from remargin.experiments.hardware import hardware
 from remargin.experiments.published import published_zero_shot
 from remargin.files import locked, new_file, read_header, refuse_existing, sha256, write_header
+from remargin.progress import tell
 from remargin.report.sections import Section
 from remargin.report.tables import Table
 from remargin.report.zero_shot import (
@@ -81,7 +82,7 @@ def zero_shot(
     bound: float = 0.05,
     skip_bad: bool = False,
     overwrite: bool = False,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = tell,
 ) -> dict[str, Table]:
     """Measure models on collections and write the table to a folder. What is in the folder already is not done again.
 

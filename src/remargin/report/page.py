@@ -10,6 +10,7 @@ from typing import Any
 import jinja2
 
 from remargin import __version__
+from remargin.errors import printable
 from remargin.files import new_file
 from remargin.report.sections import Section, unique_names
 from remargin.report.svg.elements import DARK_PAPER, PAPER, STYLE
@@ -42,7 +43,7 @@ def page_text(sections: Sequence[Section], title: str) -> str:
     ('<!doctype html>', True)
     """
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_shown
     )
     environment.filters["settings"] = settings_rows
     environment.globals.update(missing=MISSING, width_of_marks=width_of_marks)
@@ -81,6 +82,11 @@ def width_of_marks(table: Table) -> list[int]:
     rows = [row for block in table.blocks for row in block.rows]
     columns = enumerate(table.numeric())
     return [max((len(row[i].marks) for row in rows), default=0) if is_number else 0 for i, is_number in columns]
+
+
+def _shown(value: Any) -> Any:
+    """What stands on the page for a value: texts from elsewhere without control characters, markup as it is."""
+    return printable(value) if type(value) is str else value
 
 
 def _setting(value: Any) -> str:

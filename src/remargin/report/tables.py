@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from remargin.data.tables import spreadsheet_cell
+from remargin.errors import printable
+
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -215,7 +218,7 @@ class Table:
         for block in self.blocks:
             table.add_section()
             if block.label:
-                table.add_row(Text(block.label, "italic"))
+                table.add_row(Text(printable(block.label), "italic"))
             for cells in block.rows:
                 texts = [texts[row] for _, texts in columns]
                 table.add_row(*(Text(t, "bold" if c.bold else "") for t, c in zip(texts, cells, strict=True)))
@@ -225,8 +228,8 @@ class Table:
         console = rich.console.Console(file=out, width=console_width, force_terminal=styled, highlight=False)
         console.print(table)
         lines = [line[1:].rstrip() for line in out.getvalue().splitlines()]  # without the edge of the box
-        lines = [self.title, *lines] if self.title else lines
-        for note in self.notes:
+        lines = [printable(self.title), *lines] if self.title else lines
+        for note in map(printable, self.notes):
             lines += textwrap.wrap(note, width) if width else [note]
         return "\n".join(lines) + "\n"
 
@@ -280,13 +283,14 @@ def _cell(values: dict[str, Any]) -> Cell:
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows as CSV, floats with all the digits that bring them back.
+    """Rows as CSV, floats with all the digits that bring them back, and no text that a spreadsheet would compute.
 
     >>> csv_text(["run", "mean"], [["a,b", 0.1 + 0.2], ["c", None]])
     'run,mean\\n"a,b",0.30000000000000004\\nc,\\n'
     """
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([header, *rows])
+    safe = ([spreadsheet_cell(f) if isinstance(f, str) else f for f in fields] for fields in [header, *rows])
+    csv.writer(out, lineterminator="\n").writerows(safe)
     return out.getvalue()
 
 
@@ -296,7 +300,7 @@ def escape_latex(text: str) -> str:
     >>> escape_latex("50% of a_b")
     '50\\% of a\\_b'
     """
-    return " ".join(text.split()).translate(_LATEX)
+    return _one_line(text).translate(_LATEX)
 
 
 def escape_markdown(text: str) -> str:
@@ -305,13 +309,18 @@ def escape_markdown(text: str) -> str:
     >>> escape_markdown("a|b_c")
     'a\\|b\\_c'
     """
-    return " ".join(text.split()).translate(_MARKDOWN)
+    return _one_line(text).translate(_MARKDOWN)
+
+
+def _one_line(text: str) -> str:
+    return printable(" ".join(text.split()))
 
 
 def _screen_column(name: str, cells: list[Cell], styled: bool) -> tuple[str, list[str]]:
     """A header and the texts under it, numbers flush right and their marks after them."""
-    texts = [cell.text if styled or not cell.bold else f"*{cell.text}" for cell in cells]
-    tails = [cell.marks if styled or not cell.bold else f"*{cell.marks}" for cell in cells]
+    name = printable(name)
+    texts = [printable(cell.text if styled or not cell.bold else f"*{cell.text}") for cell in cells]
+    tails = [printable(cell.marks if styled or not cell.bold else f"*{cell.marks}") for cell in cells]
     if all(cell.value is None for cell in cells):
         return name, [text + tail for text, tail in zip(texts, tails, strict=True)]
     tail_width = max(map(len, tails))

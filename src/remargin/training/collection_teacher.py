@@ -9,6 +9,7 @@ from remargin.cross_encoder import CrossEncoder
 from remargin.data.collection import Collection, has_queries, open_source
 from remargin.data.tables import Rejects
 from remargin.evaluation.runs import Run
+from remargin.progress import tell
 from remargin.training.teacher import TeacherSettings, Trained, train_cross_encoder
 
 
@@ -21,7 +22,7 @@ def train_teacher(
     first_stage: Run | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = tell,
 ) -> Trained:
     """Train a cross-encoder on triplets of a collection, and save it; see `train_cross_encoder`.
 

@@ -18,6 +18,7 @@ from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.files import refuse_existing
 from remargin.model_folder import OURS
+from remargin.progress import tell
 from remargin.training.batches import Batches, Loader
 from remargin.training.best import Best
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
@@ -68,7 +69,7 @@ def fit(
     validator: Validator | None = None,
     loggers: Sequence[Any] = (),
     resume: bool = False,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = tell,
     observe: Callable[[int, Tensor, Tensor, Tensor], None] | None = None,
 ) -> Fitted:
     """Fine-tune a model on prepared triplets.

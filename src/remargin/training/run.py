@@ -17,11 +17,12 @@ from remargin.data.tables import Rejects
 from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
 from remargin.encoder import BiEncoder
-from remargin.errors import InputError
+from remargin.errors import InputError, first_line
 from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files import on_disk, read_header, sha256
 from remargin.mining import MiningSettings, mine
+from remargin.progress import tell
 from remargin.retrieval.search import search
 from remargin.training.loop import Fitted, fit
 from remargin.training.run_folder import RunFolder
@@ -30,6 +31,8 @@ from remargin.training.supervision import needs_scores
 from remargin.training.validation import Validator
 
 REMEDY = "prepare it again"
+# What every Lightning logger inherits from; the package lightning has its own copy.
+LOGGERS = {(f"{package}.loggers.logger", "Logger") for package in ("lightning_fabric", "lightning.fabric")}
 
 
 @dataclass
@@ -55,7 +58,7 @@ class RunRequest:
 
 
 def start(
-    request: RunRequest, settings: FitSettings, resume: bool = False, say: Callable[[str], None] = print
+    request: RunRequest, settings: FitSettings, resume: bool = False, say: Callable[[str], None] = tell
 ) -> Fitted:
     """Mine, prepare, train, and measure; or go on with a run of the same settings that was stopped.
 
@@ -118,18 +121,28 @@ def start(
 
 
 def _logger(text: str, out: Path) -> Any:
-    """A Lightning logger from its class and arguments; where to log is the run's folder, if it wants to know."""
+    """A Lightning logger from its class and arguments; where to log is the run's folder, if it wants to know.
+
+    The text may come from a config that somebody else wrote, so nothing but a logger's class is ever called.
+    """
+    do = "name the class of a Lightning logger and its arguments, as in 'lightning_fabric.loggers.CSVLogger name=x'"
     try:
         path, *arguments = shlex.split(text) or [""]
         module, _, name = path.rpartition(".")
         options: dict[str, Any] = dict(argument.partition("=")[::2] for argument in arguments)
         kind = getattr(importlib.import_module(module), name)
-        for place in ("root_dir", "save_dir"):
-            if place in inspect.signature(kind).parameters:
-                options.setdefault(place, str(out))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"cannot make logger {text!r} ({first_line(error)})", do=do) from None
+    bases = kind.__mro__ if isinstance(kind, type) else ()
+    if not any((base.__module__, base.__name__) in LOGGERS for base in bases):
+        raise InputError(f"{path} is not the class of a Lightning logger", do=do)
+    for place in ("root_dir", "save_dir"):
+        if place in inspect.signature(kind).parameters:
+            options.setdefault(place, str(out))
+    try:
         return kind(**options)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise InputError(f"cannot make logger {text!r} ({error})", do="name a class and its arguments") from None
+    except Exception as error:  # a logger raises whatever the package that it is for raises
+        raise InputError(f"cannot make logger {text!r} ({first_line(error)})", do=do) from None
 
 
 def _plain(value: Any) -> Any:

@@ -29,7 +29,7 @@ from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files import read_header, refuse_existing, sha256
-from remargin.progress import track
+from remargin.progress import tell, track
 from remargin.teaching import readable_triplets
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.training.optimiser import parameter_groups
@@ -101,7 +101,7 @@ def train_cross_encoder(
     first_stage: Run | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = tell,
 ) -> Trained:
     """Teach a cross-encoder to tell the positive of each triplet from its negatives, and save it.
 

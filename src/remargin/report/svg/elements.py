@@ -8,6 +8,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from remargin.errors import printable
+
 PAPER, DARK_PAPER = "#ffffff", "#14171b"
 WIDTH = 760
 TEXT = 12  # size of text
@@ -57,12 +59,14 @@ STYLE = f"""\
 
 
 def escape(text: str) -> str:
-    """Text as it stands in XML and HTML, between tags or in quotes. What XML cannot hold becomes a replacement mark.
+    """Text as it stands in XML and HTML, between tags or in quotes, with control characters shown as escapes.
+
+    What else XML cannot hold becomes a replacement mark.
 
     >>> escape('1 < 2 & "so"'), escape("bell \\a")
-    ('1 &lt; 2 &amp; &quot;so&quot;', 'bell \ufffd')
+    ('1 &lt; 2 &amp; &quot;so&quot;', 'bell \\\\x07')
     """
-    return html.escape(_INVALID.sub("\ufffd", text))
+    return html.escape(_INVALID.sub("\ufffd", printable(text)))
 
 
 def element(name: str, *inner: str, **attributes: object) -> str:
