@@ -22,7 +22,8 @@ from remargin.cross_encoder import CrossEncoder
 from remargin.data.prepare import prepare
 from remargin.data.tables import Rejects
 from remargin.data.triplets import read_triplets
-from remargin.files import locked, read_header, write_header
+from remargin.files.atomic import locked
+from remargin.files.headers import read_header, write_header
 from remargin.teaching import report_of, taught_before, teach
 
 WORDS = ["margins", "query", "document", "value", "list", "text", "model"]
@@ -227,8 +228,8 @@ def test_damaged_parts_are_scored_again(
     if damage == "a digit":
         (parts / "1.json").write_text(re.sub(r"\d\.\d", "7.5", content, count=1))
     if damage == "too few":
-        part = read_header(parts / "1.json", teaching.FORMAT, "")
-        write_header(parts / "1.json", {**part, "scores": part["scores"][1:]})
+        part = read_header(parts / "1.json", dict, teaching.FORMAT, "")
+        write_header(parts / "1.json", {**part, "part": {**part["part"], "scores": part["part"]["scores"][1:]}})
     if damage == "cut off":
         (parts / "1.json").write_text(content[:-9])
     teach(triplets, tmp_path / "s.tsv", teacher, collection)

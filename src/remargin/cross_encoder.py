@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, TypedDict, get_args
 
 import numpy as np
 import torch
@@ -21,7 +20,9 @@ from remargin.compute import TOKENS_AT_ONCE, in_batches, weights_state
 from remargin.data.tokens import PairTokens, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.encoder import EncodingPrecision, encoding_dtype, longest_input
 from remargin.errors import InputError, first_line
-from remargin.files import new_folder, read_header, write_header
+from remargin.files.atomic import new_folder
+from remargin.files.headers import read_header, read_json, write_header
+from remargin.files.shapes import Check, Size, mismatch
 from remargin.packing import cut, select
 from remargin.progress import track
 
@@ -33,6 +34,18 @@ OURS = "remargin_cross_encoder.json"  # in every folder that we wrote
 FORMAT = "remargin-cross-encoder-1"
 LENGTH = 256  # holds a query of 30 tokens and a document of 200, which is what the bi-encoder reads
 PAIRS_AT_ONCE = 16_384  # this many are tokenised while the ones before them are scored
+
+
+def _has_seconds(record: dict[str, Any]) -> bool:
+    return mismatch(record.get("seconds"), float) is None
+
+
+class CrossEncoderHeader(TypedDict):
+    """The longest pair of a cross-encoder in tokens, and how it was trained."""
+
+    format: str
+    length: Size
+    trained: Annotated[dict[str, Any], Check("a record with the seconds that training took", _has_seconds)] | None
 
 
 class Scored(NamedTuple):
@@ -114,13 +127,11 @@ class CrossEncoder:
         model, new = _load(transformer, seed)
         if new:
             log.warning("%s has no head for scores: a new one, seed %d", name, seed)
-        saved: dict[str, Any] = {}
-        if (folder / OURS).is_file():
-            saved = read_header(folder / OURS, FORMAT, "use an intact model folder")
-        length = length or saved.get("length") or min(LENGTH, longest_input(_body(model)) or LENGTH)
+        saved = read_cross_encoder(folder)
+        length = length or (saved and saved["length"]) or min(LENGTH, longest_input(_body(model)) or LENGTH)
         self = cls(model, load_tokenizer(transformer), length, precision, untrained=new)
         self.name = str(name)
-        self.trained = saved.get("trained")
+        self.trained = saved and saved["trained"]
         self.model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         return self
 
@@ -230,18 +241,25 @@ class CrossEncoder:
             write_header(out / OURS, {"format": FORMAT, "length": self.length, "trained": self.trained})
 
 
+def read_cross_encoder(folder: Path) -> CrossEncoderHeader | None:
+    """What `CrossEncoder.save` wrote beside a model; None if it did not write that folder."""
+    if not (folder / OURS).is_file():
+        return None
+    return read_header(folder / OURS, CrossEncoderHeader, FORMAT, "use an intact model folder")
+
+
 def is_cross_encoder(name: str | Path) -> bool:
     """Whether a folder, or a model of the hub, says that it classifies texts, as a cross-encoder does.
 
     >>> is_cross_encoder(model_folder)
     False
     """
-    config = model_folder.local_folder(name) / "config.json"
     try:
-        made_for = json.loads(config.read_text(encoding="utf-8")).get("architectures") or [""]
-    except (OSError, ValueError, AttributeError):
+        config = read_json(model_folder.local_folder(name) / "config.json", "use an intact model folder")
+    except InputError:
         return False  # whoever loads it will say what is wrong
-    return str(made_for[0]).endswith("ForSequenceClassification")
+    made_for = config.get("architectures") if isinstance(config, dict) else None
+    return isinstance(made_for, list) and str(*made_for[:1]).endswith("ForSequenceClassification")
 
 
 def _body(model: nn.Module) -> nn.Module:

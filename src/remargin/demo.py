@@ -18,7 +18,8 @@ from remargin.errors import InputError
 from remargin.evaluation.measures import Evaluation, evaluate
 from remargin.evaluation.runs import Run
 from remargin.evaluation.significance import bootstrap, paired_bootstrap
-from remargin.files import new_file, sha256
+from remargin.files.atomic import new_file
+from remargin.files.checksums import sha256
 from remargin.progress import tell
 from remargin.report.page import write_page
 from remargin.report.training_run import run_section

@@ -18,7 +18,7 @@ from remargin.ahead import ahead
 from remargin.compute import Compute, weights_state
 from remargin.data.tokens import TextSettings, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.errors import InputError, first_line
-from remargin.files import new_folder
+from remargin.files.atomic import new_folder
 from remargin.losses import Similarity
 from remargin.packing import Packed, pack, select
 from remargin.progress import track
@@ -373,6 +373,6 @@ def longest_input(backbone: nn.Module) -> int | None:
     positions: int | None = getattr(backbone.config, "max_position_embeddings", None)
     table = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)
     offset = getattr(table, "padding_idx", None)  # RoBERTa and its kin count positions from there
-    if positions is None or positions < 1:
+    if not isinstance(positions, int) or positions < 1:
         return None
     return positions if offset is None else positions - offset - 1

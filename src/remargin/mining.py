@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from remargin.data.collection import Collection, texts_fingerprint
 from remargin.data.id_triplets import require_tsv
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
-from remargin.files import new_file, refuse_existing
-from remargin.parts import Parts, resumable
+from remargin.files.atomic import new_file, refuse_existing
+from remargin.files.parts import Parts, resumable
+from remargin.files.shapes import Count
 from remargin.progress import track
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 Negatives = Literal["bm25", "random", "model"]
 QUERIES_AT_ONCE = 2000  # in each part of the work, which is not done again once it is done
-FORMAT = "remargin-mining-1"
+FORMAT = "remargin-mining-2"
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,13 @@ class MiningSettings:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}", do="choose a larger number")
         if not 0 <= self.seed < 2**63:
             raise InputError(f"seed is {self.seed}", do="it must be at least 0 and below 2**63")
+
+
+class MinedPart(TypedDict):
+    """Triplets of some queries, as rows of ids, and how many of their negatives were drawn at random."""
+
+    rows: list[list[str]]
+    filled: Count
 
 
 @dataclass
@@ -102,7 +110,7 @@ def mine(
     if not queries:
         raise InputError(f"split {collection.split!r} has no relevant documents", do="choose another split")
     chunks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
-    with resumable(out, _fingerprint(collection, settings, positives, model), FORMAT) as parts:
+    with resumable(out, _fingerprint(collection, settings, positives, model), FORMAT, MinedPart) as parts:
         candidates = _Candidates(collection, settings, model)
         for number, chunk in enumerate(track(chunks, "mining", total=len(chunks))):
             if parts.find(number) is None:
@@ -112,7 +120,9 @@ def mine(
         return _join(out, parts, len(chunks), len(queries), settings, overwrite)
 
 
-def _join(out: Path, parts: Parts, count: int, queries: int, settings: MiningSettings, overwrite: bool) -> Mined:
+def _join(
+    out: Path, parts: Parts[MinedPart], count: int, queries: int, settings: MiningSettings, overwrite: bool
+) -> Mined:
     """Write the triplets of all parts to one table."""
     names = (
         [f"negative_id_{i + 1}" for i in range(settings.per_triplet)] if settings.per_triplet > 1 else ["negative_id"]

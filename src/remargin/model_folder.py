@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remargin.errors import InputError, first_line
+from remargin.files.headers import read_json
+from remargin.files.shapes import Size, mismatch, stays_inside
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,6 +22,8 @@ MODULES = "sentence_transformers.models."
 ACTIVATIONS = {"linear": "torch.nn.modules.linear.Identity", "pooler": "torch.nn.modules.activation.Tanh"}
 HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 OURS = "remargin_model.json"  # in every folder that we wrote
+INTACT = "use an intact model folder"
+MODULES_FILE = "modules.json"
 ORDER = ["Transformer", "Pooling", "Dense", "Normalize"]
 
 
@@ -49,9 +53,9 @@ class Settings:
         try:
             weights = safetensors.torch.load_file(self.dense / "model.safetensors")
         except (safetensors.SafetensorError, OSError) as error:
-            raise InputError(f"cannot be read ({error})", file=self.dense, do="use an intact model folder") from None
+            raise InputError(f"cannot be read ({error})", file=self.dense, do=INTACT) from None
         weight, bias = weights.get("linear.weight"), weights.get("linear.bias")
-        has_bias = _read(self.dense / "config.json", dict).get("bias", True)
+        has_bias = _field(_read(self.dense / "config.json", dict), "bias", bool, self.dense / "config.json", True)
         if weight is None or has_bias != (bias is not None) or set(weights) - {"linear.weight", "linear.bias"}:
             found = ", ".join(sorted(weights))
             raise InputError(f"not one linear layer: it has {found}", file=self.dense, do="use another model")
@@ -89,24 +93,19 @@ def require_safetensors(folder: Path) -> None:
 
 def read_settings(folder: Path) -> Settings:
     """What a folder says: a plain Hugging Face one little, one of sentence-transformers or of ours all of it."""
-    if not (folder / "modules.json").is_file():
+    modules = read_modules(folder)
+    if modules is None:
         return Settings(transformer=folder)
-    modules: dict[str, Path] = {}
-    for module in _read(folder / "modules.json", list):
-        kind = str(module.get("type", "")).rpartition(".")[2] if isinstance(module, dict) else ""
-        if kind not in ORDER or kind in modules:
-            problem = f"has a module that is not supported: {module.get('type') if kind else module}"
-            raise InputError(problem, file=folder / "modules.json", do="use another model")
-        modules[kind] = folder / module.get("path", "")
     if not {"Transformer", "Pooling"} <= set(modules) or list(modules) != [m for m in ORDER if m in modules]:
         problem = f"modules {', '.join(modules)}: Transformer, Pooling, and then Dense and Normalize are supported"
-        raise InputError(problem, file=folder / "modules.json", do="use another model")
-    card = _read(folder / "config_sentence_transformers.json", dict, missing={})
-    bert = _read(modules["Transformer"] / "sentence_bert_config.json", dict, missing={})
-    prompts = card.get("prompts") or {}
-    default_prompt = prompts.get(card.get("default_prompt_name")) or ""
-    ours = _read(folder / OURS, dict, missing={})
-    similarity: Any = card.get("similarity_fn_name") or "cosine"
+        raise InputError(problem, file=folder / MODULES_FILE, do="use another model")
+    about = folder / "config_sentence_transformers.json"
+    card = _read(about, dict, missing={})
+    prompts = _field(card, "prompts", dict[str, str | None], about, {})
+    default_prompt = prompts.get(_field(card, "default_prompt_name", str, about, "")) or ""
+    similarity: Any = _field(card, "similarity_fn_name", str, about, "cosine")
+    bert_file, ours_file = modules["Transformer"] / "sentence_bert_config.json", folder / OURS
+    ours = _read(ours_file, dict, missing={})
     if "Normalize" in modules and similarity == "dot":
         similarity = "cosine"  # the dot product of unit vectors
     if similarity not in ("cosine", "dot"):
@@ -116,13 +115,32 @@ def read_settings(folder: Path) -> Settings:
         transformer=modules["Transformer"],
         pooling=_pooling(modules["Pooling"], modules.get("Dense"), has_prompts=any(prompts.values())),
         similarity=similarity,
-        query_length=ours.get("query_length"),
-        document_length=ours.get("document_length"),
+        query_length=_field(ours, "query_length", Size, ours_file),
+        document_length=_field(ours, "document_length", Size, ours_file),
         query_prefix=prompts.get("query") or default_prompt,
         document_prefix=prompts.get("document") or prompts.get("passage") or default_prompt,
         dense=modules.get("Dense"),
-        lower_case=bool(bert.get("do_lower_case")),
+        lower_case=_field(_read(bert_file, dict, missing={}), "do_lower_case", bool, bert_file, False),
     )
+
+
+def read_modules(folder: Path) -> dict[str, Path] | None:
+    """The modules of a sentence-transformers folder and where each of them is; None if the folder is not one."""
+    file = folder / MODULES_FILE
+    if not file.is_file():
+        return None
+    modules: dict[str, Path] = {}
+    for module in _read(file, list):
+        kind = str(module.get("type", "")).rpartition(".")[2] if isinstance(module, dict) else ""
+        if kind not in ORDER or kind in modules:
+            problem = f"has a module that is not supported: {module.get('type') if kind else module}"
+            raise InputError(problem, file=file, do="use another model")
+        path = module.get("path", "")
+        if not isinstance(path, str) or not stays_inside(path):
+            problem = f"path {path!r} of module {kind} does not lead to a place in the folder"
+            raise InputError(problem, file=file, do="use another model")
+        modules[kind] = folder / path
+    return modules
 
 
 def _pooling(pooling: Path, dense: Path | None, has_prompts: bool) -> Pooling:
@@ -158,7 +176,7 @@ def write_settings(folder: Path, settings: Settings, projection: nn.Linear | Non
     ]
     for path in paths[1:]:
         (folder / path).mkdir()
-    _write(folder / "modules.json", modules)
+    _write(folder / MODULES_FILE, modules)
     _write(folder / "sentence_bert_config.json", {"max_seq_length": settings.document_length, "do_lower_case": False})
     pooling = {
         "word_embedding_dimension": hidden_size,
@@ -191,15 +209,20 @@ def _read(path: Path, kind: type, missing: Any = None) -> Any:
     """The JSON in a file, which must be of a kind; or what stands for it if there is no such file."""
     if missing is not None and not path.is_file():
         return missing
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", file=path, do="use a complete model folder") from None
-    except ValueError as error:
-        raise InputError(f"not valid JSON ({error})", file=path, do="use an intact model folder") from None
+    content = read_json(path, INTACT)
     if not isinstance(content, kind):
-        raise InputError(f"not a JSON {kind.__name__}", file=path, do="use an intact model folder")
+        raise InputError(f"not a JSON {kind.__name__}", file=path, do=INTACT)
     return content
+
+
+def _field(content: dict[str, Any], name: str, hint: Any, file: Path, missing: Any = None) -> Any:
+    """A field of what a file holds, which must fit a type hint; or what stands for it if it is missing or null."""
+    value = content.get(name)
+    if value is None:
+        return missing
+    if problem := mismatch(value, hint, name):
+        raise InputError(problem, file=file, do=INTACT)
+    return value
 
 
 def _write(path: Path, content: Any) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,11 +22,14 @@ from remargin.data.scores import PairScore, read_scores
 from remargin.data.tables import SKIP, Rejects, batches, open_binary
 from remargin.data.tokens import LONGER
 from remargin.errors import InputError
-from remargin.files import new_file, refuse_existing, sha256
-from remargin.parts import Parts, resumable
+from remargin.files.atomic import new_file, refuse_existing
+from remargin.files.checksums import sha256
+from remargin.files.headers import read_record, write_header
+from remargin.files.parts import Parts, resumable
+from remargin.files.shapes import Count
 from remargin.progress import track
 
-FORMAT = "remargin-teaching-1"
+FORMAT = "remargin-teaching-2"
 PAIRS_AT_ONCE = 16_384  # in each part of the work, which is not done again once it is done
 NOWHERE = np.iinfo(np.uint64).max  # stands for a pair that is in no triplet
 
@@ -130,8 +132,7 @@ def teach(
                 made_from=_made_from(path, scorer, collection),
                 sha256=digest.hexdigest(),
             )
-            with new_file(report_of(out), overwrite=True) as report:
-                report.write(json.dumps({"format": FORMAT, **asdict(taught)}, indent=1).encode() + b"\n")
+            write_header(report_of(out), {"format": FORMAT, **asdict(taught)})
     return taught
 
 
@@ -152,11 +153,10 @@ def taught_before(
 def cost_of(out: Path) -> Taught | None:
     """The report that `teach` wrote beside a table; None if there is none, or the table has changed since."""
     try:
-        report = json.loads(report_of(out).read_text(encoding="utf-8"))
-        taught = Taught(**{name: report[name] for name in Taught.__dataclass_fields__})
+        taught = read_record(report_of(out), Taught, FORMAT, "teach again")
         with open_binary(out) as file:
             whole = hashlib.file_digest(file, "sha256").hexdigest() == taught.sha256  # type: ignore[arg-type]
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, InputError):
+    except (OSError, EOFError, zlib.error, InputError):
         return None
     return taught if whole else None
 
@@ -177,11 +177,10 @@ def _claim(out: Path, overwrite: bool) -> None:
     report = report_of(out)
     if report.exists():
         try:
-            ours = json.loads(report.read_text(encoding="utf-8")).get("format") == FORMAT
-        except (OSError, ValueError, AttributeError):
-            ours = False
-        if not ours:
-            raise InputError("exists and is not ours to overwrite", file=report, do="choose another place")
+            read_record(report, Taught, FORMAT, "choose another place")
+        except InputError:
+            do = "choose another place"
+            raise InputError("exists and is not ours to overwrite", file=report, do=do) from None
 
 
 def readable_triplets(path: Path, model: CrossEncoder, collection: Collection, rejects: Rejects) -> IdTriplets:
@@ -205,6 +204,14 @@ def _made_from(triplets: Path, scorer: _Scorer, collection: Collection | None) -
     if collection is not None:
         known += [texts_fingerprint(texts) for texts in (collection.queries, collection.documents)]
     return hashlib.blake2b(" ".join(known).encode(), digest_size=16).hexdigest()
+
+
+class TaughtPart(TypedDict):
+    """Scores of a part of the pairs, how many of their documents were cut, and how long scoring took."""
+
+    scores: list[float]
+    truncated: Count
+    seconds: float
 
 
 @dataclass
@@ -342,7 +349,7 @@ class _ByModel:
         pairs = _ScoredPairs.of(table)
         queries = [self._collection.queries[id] for id in table.queries]
         documents = [self._collection.documents[id] for id in table.documents]
-        with resumable(out, self._work(pairs, queries, documents), FORMAT) as parts:
+        with resumable(out, self._work(pairs, queries, documents), FORMAT, TaughtPart) as parts:
             self._score(pairs, queries, documents, parts)
             yield pairs
 
@@ -354,7 +361,7 @@ class _ByModel:
         digest.update(pairs.keys.tobytes())
         return digest.hexdigest()
 
-    def _score(self, pairs: _ScoredPairs, queries: list[str], documents: list[str], parts: Parts) -> None:
+    def _score(self, pairs: _ScoredPairs, queries: list[str], documents: list[str], parts: Parts[TaughtPart]) -> None:
         """Take over the parts that are done already, and score the others."""
         todo = {}
         for number, place in enumerate(pairs.blocks()):

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from remargin import files
 from remargin.cross_encoder import CrossEncoder
+from remargin.files import atomic
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_where_nothing_can_be_written_is_said_before_the_work(
     given = ("search", "--data", "nowhere", "--index", "bm25", "--out")
     failed = remargin(*given, tmp_path / "file" / "x.trec")
     assert failed.stderr.endswith("file is not a folder; choose another place\n")
-    monkeypatch.setattr(files.os, "access", lambda *_: False)
+    monkeypatch.setattr(atomic.os, "access", lambda *_: False)
     failed = remargin(*given, tmp_path / "new" / "x.trec")
     assert failed.stderr.endswith(f"cannot be written: {tmp_path} is read-only; choose another place\n")
 

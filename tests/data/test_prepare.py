@@ -15,7 +15,7 @@ import pytest
 from remargin import Collection, InputError, Triplets
 from remargin.data.prepare import prepare
 from remargin.data.tokens import TextSettings, Tokenizer, TokenStore
-from remargin.files import locked
+from remargin.files.atomic import locked
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_forty_million_triplets_over_nine_million_documents_stay_below_two_gigab
         from remargin.data.shuffle import Shuffle
         from remargin.data.tokens import TokenStore
         from remargin.data.triplets import Triplets, TripletWriter
-        from remargin.files import write_header
+        from remargin.files.headers import write_header
 
         def megabytes(key):
             return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(key)) // 1024

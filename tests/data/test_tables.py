@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import tracemalloc
 from collections.abc import Callable
@@ -13,8 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remargin import Run
+from remargin.data import tables
 from remargin.data.tables import Rejects, read_lines, read_rows
 from remargin.errors import InputError
+from remargin.evaluation import runs
 
 ROWS = [{"query": "how?", "document": 'so, "quoted"'}, {"query": "wo?", "document": "über\ndort"}]
 
@@ -200,3 +204,60 @@ def test_an_open_quote_says_how_much_it_swallowed(tmp_path: Path) -> None:
     rejects = Rejects(skip=True)
     assert len(list(read_rows(tmp_path / "t.csv", rejects))) == 1
     assert "lines 3 to 5" in str(rejects.first)
+
+
+class Counting(io.BytesIO):
+    """Counts how many bytes are read."""
+
+    count = 0
+
+    def readline(self, size: int | None = -1) -> bytes:
+        line = super().readline(size)
+        self.count += len(line)
+        return line
+
+
+def test_a_line_that_does_not_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "LONGEST_LINE", 1000)
+    file = Counting(b"one\n" + b"x" * 1_000_000)
+    monkeypatch.setattr(tables, "open_binary", lambda path: file)
+    lines = read_lines(Path("endless.tsv"), Rejects())
+    assert next(lines) == (1, "one\n")
+    with pytest.raises(InputError, match=r"endless.tsv:2: a line of more than 1,000 bytes; give a text file with sho"):
+        next(lines)
+    assert file.count <= 4 + 1001
+
+
+@pytest.mark.parametrize("name", ["lines.tsv", "lines.tsv.gz"])
+def test_lines_that_are_too_long_are_skipped_alone(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "LONGEST_LINE", 1000)
+    content = b"one\n" + b"x" * 999 + b"\n" + b"y" * 1001 + b"\n" + b"z" * 5000 + b"\nfive\n" + b"w" * 3000
+    with open_for_writing(tmp_path / name) as file:
+        file.write(content)
+    rejects = Rejects(skip=True)
+    lines = dict(read_lines(tmp_path / name, rejects))
+    assert {number: line[:4] for number, line in lines.items()} == {1: "one\n", 2: "xxxx", 5: "five"}
+    assert rejects.count == 3
+    assert "lines.tsv" in str(rejects.first)
+    assert ":3: a line of more than 1,000 bytes" in str(rejects.first)
+
+
+def open_for_writing(path: Path) -> Any:
+    return gzip.open(path, "wb") if path.suffix == ".gz" else open(path, "wb")
+
+
+def test_a_quote_that_is_never_closed_does_not_take_in_the_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "LONGEST_LINE", 1000)
+    (tmp_path / "pairs.csv").write_text('query,document\na,"b\n' + "c,d\n" * 1000)
+    with pytest.raises(InputError, match=r"pairs.csv:2: malformed CSV \(field larger than field limit \(1000\)\)"):
+        list(read_rows(tmp_path / "pairs.csv", Rejects()))
+
+
+def test_a_run_file_of_one_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (tables, runs):
+        monkeypatch.setattr(module, "LONGEST_LINE", 1000)
+    (tmp_path / "run.trec").write_text("q1 Q0 d1 1 1.0 tag " * 1000)
+    with pytest.raises(InputError, match=r"run.trec:1: a line of more than 1,000 bytes"):
+        Run.load(tmp_path / "run.trec")

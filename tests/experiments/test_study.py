@@ -26,7 +26,7 @@ from remargin.experiments.rows import ADAPTIVE, BESIDE, CONTRASTIVE, DISTRIBUTED
 from remargin.experiments.study import Study
 from remargin.experiments.study_file import FORMAT
 from remargin.experiments.trainer import run_settings, teacher_scale
-from remargin.files import read_header, write_header
+from remargin.files.headers import read_header, write_header
 from remargin.report.sections import Section
 
 from .conftest import PLAN, Open, silent, write_beir
@@ -157,7 +157,7 @@ def test_a_backbone_that_was_not_trained_is_left_out(study_folder: Path, tmp_pat
     """A second one that only table 3 was made for does not make the other tables impossible."""
     out, said = tmp_path / "study", list[str]()
     shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
-    header = read_header(out / "study.json", FORMAT, "")
+    header = read_header(out / "study.json", dict, FORMAT, "")
     write_header(out / "study.json", {**header, "models": {**header["models"], "other": "0" * 32}})
     for name in ("baselines", "static-margins", "variants"):
         said.clear()
@@ -264,7 +264,7 @@ def test_table_3_does_not_ask_for_the_scores_of_table_5(study_folder: Path, tmp_
     out = tmp_path / "study"
     shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
     for path in out.glob("runs/*/run.json"):
-        header = read_header(path, RUN_FORMAT, "")
+        header = read_header(path, dict, RUN_FORMAT, "")
         write_header(path, {**header, "scores": {k: v for k, v in header["scores"].items() if "zero" not in k}})
     for name in ("variants", "baselines"):
         made = EXPERIMENTS[name](Study(out, say=silent)).section
@@ -275,7 +275,7 @@ def test_table_3_does_not_ask_for_the_scores_of_table_5(study_folder: Path, tmp_
 
 def test_the_scores_of_a_benchmark_of_several_parts_are_found_again(study_folder: Path, tmp_path: Path) -> None:
     """Under whatever name it was given."""
-    header = read_header(study_folder / "study.json", FORMAT, "")
+    header = read_header(study_folder / "study.json", dict, FORMAT, "")
     assert header["stems"] == {"email,logging": ["email,logging"]}
     header |= {"zero_shot": ["forums", "SCF"], "stems": {"forums": ["forums-android", "forums-english"]}}
     write_header(tmp_path / "study.json", header)

@@ -12,7 +12,7 @@ import pytest
 from remargin import BiEncoder, InputError
 from remargin.experiments.study import Study
 from remargin.experiments.study_file import FORMAT
-from remargin.files import read_header, write_header
+from remargin.files.headers import read_header, write_header
 
 from .conftest import DATA, PLAN, Open, silent, write_beir
 
@@ -60,11 +60,11 @@ def test_what_a_study_is_tested_on_and_how_texts_are_cut_may_not_change(
     shorter.save(tmp_path / "shorter")
     with pytest.raises(InputError, match="is of another study: other lengths or prefixes of tiny"):
         open_study(tmp_path / "out", **given, models={"tiny": str(tmp_path / "shorter")})
-    header = read_header(tmp_path / "out" / "study.json", FORMAT, "")
+    header = read_header(tmp_path / "out" / "study.json", dict, FORMAT, "")
     older = {name: value for name, value in header.items() if name not in ("lengths", "tested_on")}
     write_header(tmp_path / "out" / "study.json", older)
     open_study(tmp_path / "out", **given)  # an older study does not know, and is told
-    assert read_header(tmp_path / "out" / "study.json", FORMAT, "") == header
+    assert read_header(tmp_path / "out" / "study.json", dict, FORMAT, "") == header
 
 
 def test_the_collection_must_have_all_splits(open_study: Open, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from remargin.errors import InputError
-from remargin.files import write_header
+from remargin.files.headers import write_header
 from remargin.report.sections import FORMAT, Section, unique_names
 from remargin.report.tables import Block, Cell, Table, number, table_from_json, table_json
 
@@ -117,7 +117,14 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     write_header(file, {"format": "remargin-section-9"})
     refused("format 'remargin-section-9', expected 'remargin-section-1'")
     write_header(file, {"format": FORMAT, "name": "a"})
+    refused("not a header of format remargin-section-1: title is missing")
+    header = json.loads(whole)
+    del header["checksum"]
+    write_header(file, {**header, "tables": [{"title": "a"}]})
     refused("not a section that can be read")
+    for name, value in {"title": 5, "notes": "one", "more": 1}.items():
+        write_header(file, {**header, name: value})
+        refused(f"not a header of format remargin-section-1: {name} is ")
     values = made_up().to_json()
     values["figures"][0]["kind"] = "pie"
     write_header(file, values)

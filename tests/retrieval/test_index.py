@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from remargin import BiEncoder, Collection, InputError, Run
 from remargin.data.source import Text
-from remargin.files import Sums
+from remargin.files.checksums import Sums
 from remargin.retrieval import index as module
 from remargin.retrieval.backends import BackendSettings
 from remargin.retrieval.bm25 import BM25
@@ -373,7 +373,7 @@ def test_an_index_may_change_while_it_is_checked(
 def test_a_single_bit_is_noticed_also_of_what_was_added(
     model: BiEncoder, tmp_path: Path, settings: BackendSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remargin.files.BLOCK", 100)  # so that there are several
+    monkeypatch.setattr("remargin.files.checksums.BLOCK", 100)  # so that there are several
     folder = tmp_path / "index"
     build_index(Vectors.of(model, DOCUMENTS), folder, settings)
     add_documents(folder, Vectors.of(model, {"new": "text"}))

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from remargin import BiEncoder, InputError, fit
 from remargin.data.prepare import prepare
 from remargin.data.tokens import TextSettings, Tokens
-from remargin.files import append_array, read_header, write_header
+from remargin.files.arrays import append_array
+from remargin.files.headers import read_header, write_header
 from remargin.losses import DualTeacherLoss, Similarity
 from remargin.training import in_batch_teacher
 from remargin.training.data import TrainingData
@@ -137,7 +138,7 @@ def test_vectors_that_do_not_fit_are_made_again(
             next(teacher.parameters()).mul_(1.5)
         teacher.save(tmp_path / "model", overwrite=True)
     if change == "texts":
-        write_header(header, {**read_header(header, FORMAT, ""), "texts": {"tokens.bin": "of others"}})
+        write_header(header, {**read_header(header, dict, FORMAT, ""), "texts": {"tokens.bin": "of others"}})
     encoded.clear()
     load(scored, tmp_path / "run", resume=True)
     assert encoded == ([12, 24] if change == "model" else [24])

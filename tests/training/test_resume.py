@@ -20,7 +20,7 @@ import torch
 
 from remargin import BiEncoder, ContrastiveLoss, InputError, MarginLoss
 from remargin.experiments.targets import TargetLog, read_targets
-from remargin.files import read_header, write_header
+from remargin.files.headers import read_header, write_header
 from remargin.training import log, loop
 from remargin.training.checkpoint import FORMAT, Progress, load_checkpoint, save_checkpoint
 from remargin.training.loop import fit
@@ -129,7 +129,7 @@ def test_the_time_of_making_batches_counts_also_after_a_stop(
     model = BiEncoder.from_pretrained(tiny_model("bert"))
     with pytest.raises(KeyboardInterrupt):
         fit(model, prepared, tmp_path / "run", settings=chosen, say=silent, observe=stop_at(2))
-    stopped = json.loads((tmp_path / "run" / "checkpoint" / "progress.json").read_text())["seconds"]
+    stopped = json.loads((tmp_path / "run" / "checkpoint" / "progress.json").read_text())["progress"]["seconds"]
     assert stopped >= 2
     model = BiEncoder.from_pretrained(tiny_model("bert"))
     fitted = fit(model, prepared, tmp_path / "run", settings=chosen, say=silent, resume=True)
@@ -151,8 +151,8 @@ def test_an_encoder_that_begins_alike_may_learn_also_after_a_stop(
         fit(alike(), prepared, run, settings=chosen, say=silent, observe=stop_at(2))
     shutil.copytree(run, tmp_path / "old")
     assert fit(alike(), prepared, run, settings=chosen, say=silent, resume=True).steps == 4
-    header = read_header(tmp_path / "old" / "checkpoint" / "progress.json", FORMAT, "")
-    del header["began_alike"]  # as it was written before there was such a field
+    header = read_header(tmp_path / "old" / "checkpoint" / "progress.json", dict, FORMAT, "")
+    del header["progress"]["began_alike"]  # as it was written before there was such a field
     write_header(tmp_path / "old" / "checkpoint" / "progress.json", header)
     with pytest.raises(InputError, match="the encoder has collapsed at step 3"):
         fit(alike(), prepared, tmp_path / "old", settings=chosen, say=silent, resume=True)
@@ -261,7 +261,7 @@ def test_asked_to_stop_it_keeps_the_step_it_is_in(
         with pytest.raises(SystemExit):
             run("stopped", ask=(3,))
         assert "stopping after this step" in capfd.readouterr().err
-        assert json.loads((tmp_path / "stopped" / "checkpoint" / "progress.json").read_text())["step"] == 4
+        assert json.loads((tmp_path / "stopped" / "checkpoint" / "progress.json").read_text())["progress"]["step"] == 4
         with pytest.raises(SystemExit):
             run("at once", ask=(1, 1))  # the second request is not held back
         assert not (tmp_path / "at once" / "checkpoint").exists()
@@ -287,7 +287,7 @@ def test_asked_to_stop_in_the_last_validation_it_does_not_go_on_as_if_nothing_wa
     asks = Asks(prepared, "dev", chosen)
     with pytest.raises(KeyboardInterrupt), targets:
         fit(model, prepared, tmp_path, settings=chosen, validator=asks, say=silent, observe=targets)
-    assert json.loads((tmp_path / "checkpoint" / "progress.json").read_text())["step"] == 2
+    assert json.loads((tmp_path / "checkpoint" / "progress.json").read_text())["progress"]["step"] == 2
     assert [row.batch for row in read_targets(tmp_path / "targets.csv")] == [0, 1]
     assert fit(model, prepared, tmp_path, settings=chosen, validator=asks, resume=True, say=silent).steps == 2
 

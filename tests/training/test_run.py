@@ -15,7 +15,7 @@ from lightning_fabric.loggers import CSVLogger
 from remargin import BiEncoder, Collection, InputError, mining
 from remargin.data.prepare import prepare
 from remargin.data.tokens import TextSettings
-from remargin.files import locked
+from remargin.files.atomic import locked
 from remargin.mining import mine
 from remargin.report.figures import LineFigure
 from remargin.report.training_run import run_section

@@ -54,7 +54,7 @@ def encode(
     config: Config = None,
 ) -> None:
     """Encode a collection's texts into a memory-mapped matrix. Killed in the middle, it goes on where it was."""
-    from remargin.files import refuse_existing
+    from remargin.files.atomic import refuse_existing
     from remargin.retrieval.vectors import HEADER, encode_collection
 
     if what not in ("documents", "queries"):
@@ -113,7 +113,7 @@ def index(
     if index == "bm25":
         _index_words(data, out, k1, b, language, skip_bad, overwrite)
         return
-    from remargin.files import refuse_existing
+    from remargin.files.atomic import refuse_existing
     from remargin.retrieval.backends import BackendSettings
     from remargin.retrieval.index import HEADER, build_index, index_collection
     from remargin.retrieval.vectors import Vectors

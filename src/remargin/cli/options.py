@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 
 from remargin.config import read_config
 from remargin.errors import InputError
+from remargin.files.atomic import resolved
 from remargin.progress import tell
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def is_typed(context: typer.Context, name: str) -> bool:
 
 def require_ours(out: Path) -> None:
     """Refuse a folder for a study that has files in it, unless they are those of a study."""
-    if out.exists() and not out.is_dir():
+    if resolved(out).exists() and not out.is_dir():
         raise InputError("is not a folder", file=out, do="choose another place")
     ours = [out / "study.json", out / "loss-geometry" / "section.json"]
     if out.exists() and any(out.iterdir()) and not any(path.exists() for path in ours):

@@ -26,7 +26,7 @@ def report(
     config: Config = None,
 ) -> None:
     """Make one HTML page of experiments and training runs: tables, figures and settings, without any other file."""
-    from remargin.files import refuse_existing
+    from remargin.files.atomic import refuse_existing
     from remargin.report.collect import sections_in, studies_in
     from remargin.report.page import write_page
 

@@ -41,7 +41,7 @@ def search(
     config: Config = None,
 ) -> None:
     """Search a collection with each of its queries and write a TREC run file."""
-    from remargin.files import refuse_existing
+    from remargin.files.atomic import refuse_existing
     from remargin.retrieval.search import search as run_search
 
     refuse_existing(out, overwrite)
@@ -68,7 +68,7 @@ def rerank(
     """Give the documents of a run new scores, by a model's similarity or a cross-encoder's score."""
     from remargin.cross_encoder import CrossEncoder, is_cross_encoder
     from remargin.evaluation.runs import Run
-    from remargin.files import refuse_existing
+    from remargin.files.atomic import refuse_existing
     from remargin.retrieval.rerank import rerank as run_rerank
 
     refuse_existing(out, overwrite)

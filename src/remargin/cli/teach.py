@@ -68,7 +68,7 @@ def teach(
         refuse_idle(context, {"scores from a file": ["data", "length", "split"]})
     elif data is None:
         raise InputError("a cross-encoder reads texts", do="name the collection that has them with --data")
-    from remargin.files import refuse_existing
+    from remargin.files.atomic import refuse_existing
     from remargin.teaching import report_of
     from remargin.teaching import teach as run
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from remargin.files import append_array, map_array
+from remargin.files.arrays import append_array, map_array
+from remargin.files.shapes import Count
+
+
+class IdsSize(TypedDict):
+    """What `Ids` needs to know to open its files."""
+
+    count: Count
+    text_bytes: Count
 
 
 class Ids:
@@ -83,7 +91,7 @@ class IdWriter:
         self._lengths.append(np.fromiter(map(len, encoded), np.uint64, len(encoded)))
         self._hashes.append(_hashes(ids))
 
-    def close(self) -> dict[str, int]:
+    def close(self) -> IdsSize:
         """Write the rest; returns what `Ids` needs to know to open them."""
         none = np.empty(0, np.uint64)
         ends = np.cumsum(np.concatenate([none, *self._lengths]), dtype=np.uint64)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -23,12 +23,16 @@ from remargin.data.tables import SKIP, Rejects, batches, encodable
 from remargin.data.tokens import Kind, TextSettings, Tokenizer, Tokens, TokenStore, TokenWriter
 from remargin.data.triplets import TripletText, TripletWriter, read_triplets
 from remargin.errors import InputError
-from remargin.files import locked, new_folder, on_disk, refuse_existing, sha256, write_header
+from remargin.files.atomic import locked, new_folder, on_disk, refuse_existing
+from remargin.files.checksums import sha256
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import Checksums, Count
 from remargin.progress import track
 
 FILES: dict[Kind, str] = {"documents": "corpus.jsonl.gz", "queries": "queries.jsonl.gz"}
 FORMAT = "remargin-collection-1"
 MARKER = "remargin.json"  # in every folder that `prepare` wrote
+REMEDY = "prepare it again"
 BATCH = 2048  # small enough that reading, tokenising and writing keep each other busy
 
 
@@ -49,6 +53,35 @@ class Prepared:
     notes: dict[str, int] = field(default_factory=dict)
     blocks_reused: int = 0
     seconds: float = 0.0
+
+
+class PreparedHeader(TypedDict):
+    """What is in a folder that `prepare` wrote, and how it was made."""
+
+    format: str
+    remargin: str
+    data: str | None
+    model: str
+    settings: dict[str, int | str]
+    documents: Count
+    queries: Count
+    documents_truncated: Count
+    queries_truncated: Count
+    document_tokens: Count
+    query_tokens: Count
+    judgments: dict[str, Count]
+    triplets: Count | None
+    negatives_per_triplet: Count | None
+    rejected: Count
+    notes: dict[str, int]
+    blocks_reused: Count
+    seconds: float
+    sha256: Checksums
+
+
+def read_prepared(folder: Path) -> PreparedHeader:
+    """The header of a folder that `prepare` wrote."""
+    return read_header(folder / MARKER, PreparedHeader, FORMAT, REMEDY)
 
 
 def prepare(
@@ -119,7 +152,7 @@ def prepare(
         if rejects.count:
             rejects.write(folder / "rejects.jsonl")
         report.seconds = round(time.perf_counter() - started, 2)
-        made = {"data": data, "triplets": triplets, "model": model}
+        made = {"data": data, "model": model}
         _write_summary(folder, made, settings, report)
     return report
 

@@ -11,9 +11,9 @@ import gzip
 import itertools
 import json
 import re
-import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ T = TypeVar("T")
 OR_SKIP = ", or skip bad input (--skip-bad)"
 SKIP = f"correct it{OR_SKIP}"
 PACKED_TOGETHER = 1024
+LONGEST_LINE = 1 << 25  # bytes; whatever has longer ones is no text
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how formulas begin, and texts that were kept from being one
 
 
@@ -145,7 +146,11 @@ def read_lines(path: Path, rejects: Rejects) -> Iterator[tuple[int, str]]:
     with open_binary(path) as file:
         number = 0
         try:
-            for number, raw in enumerate(file, 1):
+            for number, raw in enumerate(_raw_lines(file), 1):
+                if len(raw) > LONGEST_LINE:
+                    problem = f"a line of more than {LONGEST_LINE:,} bytes"
+                    rejects.add(InputError(problem, file=path, line=number, do="give a text file with shorter lines"))
+                    continue
                 try:
                     line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
@@ -156,6 +161,16 @@ def read_lines(path: Path, rejects: Rejects) -> Iterator[tuple[int, str]]:
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             cut = "the gzip data ends early" if isinstance(error, EOFError) else f"not valid gzip data ({error})"
             rejects.add(InputError(cut, file=path, line=number + 1, do="fetch or pack the file again"))
+
+
+def _raw_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a file; of one that is too long, only so much that this can be seen."""
+    for raw in iter(partial(file.readline, LONGEST_LINE + 1), b""):
+        yield raw
+        while len(raw) > LONGEST_LINE and not raw.endswith(b"\n"):
+            raw = file.readline(LONGEST_LINE + 1)
+            if not raw:
+                return
 
 
 def read_rows(path: Path, rejects: Rejects) -> Iterator[Row]:
@@ -239,7 +254,7 @@ def delimited_records(path: Path, rejects: Rejects, delimiter: str) -> Iterator[
             if line.strip("\r\n"):
                 yield number, line.rstrip("\r\n").split("\t")
         return
-    csv.field_size_limit(sys.maxsize)
+    csv.field_size_limit(LONGEST_LINE)  # a quote that is never closed takes in all that follows
     lines = _Lines(read_lines(path, rejects))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from remargin.data.ids import Ids, IdWriter
+from remargin.data.ids import Ids, IdsSize, IdWriter
 from remargin.errors import InputError, first_line
-from remargin.files import RangeReader, append_array, map_array, read_header, sha256, write_array, write_header
+from remargin.files.arrays import RangeReader, append_array, map_array, write_array
+from remargin.files.checksums import sha256
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import Checksums, Count, Size
+from remargin.model_folder import read_modules
 
 LONGER = "give a longer length (--length)"
 Kind = Literal["documents", "queries"]
@@ -183,9 +186,10 @@ def load_tokenizer(name: str | Path) -> Any:
     do = "name a folder with a tokenizer.json, or a model of the Hugging Face hub"
     if not Path(name).is_dir() and (str(name).startswith((".", "/", "~")) or str(name).count("/") > 1):
         raise InputError("no such folder", file=name, do=do)
+    folder = _transformer_folder(name)
     try:
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(_transformer_folder(name), trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # transformers raises whatever its parts raise
         reason = first_line(error)
         raise InputError(f"no tokenizer found for model {str(name)!r} ({reason})", do=do) from None
@@ -200,12 +204,7 @@ def load_tokenizer(name: str | Path) -> Any:
 
 def _transformer_folder(name: str | Path) -> str:
     """Where a model keeps its tokenizer: older sentence-transformers folders have it one level down."""
-    modules = Path(name) / "modules.json"
-    if modules.is_file():
-        for module in json.loads(modules.read_text(encoding="utf-8")):
-            if str(module.get("type", "")).endswith(".Transformer"):
-                return str(Path(name) / module.get("path", ""))
-    return str(name)
+    return str((read_modules(Path(name)) or {}).get("Transformer", name))
 
 
 @contextlib.contextmanager
@@ -222,6 +221,20 @@ def quiet_transformers() -> Iterator[None]:
         their_logging.set_verbosity(verbosity)
         if bars:
             their_logging.enable_progress_bar()
+
+
+class TokensHeader(TypedDict):
+    """How a `TokenStore` was made."""
+
+    format: str
+    ids: IdsSize
+    tokens: Count
+    truncated: Count
+    dtype: Literal["uint16", "uint32"]
+    tokenizer: str
+    length: Size
+    prefix: str
+    sha256: Checksums
 
 
 class TokenStore:
@@ -243,7 +256,7 @@ class TokenStore:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.header = read_header(self.folder / "header.json", self.FORMAT, self.REMEDY)
+        self.header = read_header(self.folder / "header.json", TokensHeader, self.FORMAT, self.REMEDY)
         self._tokens = RangeReader(self.folder / "tokens.bin", self.header["dtype"], self.header["tokens"])
         self._ends = map_array(self.folder / "ends.bin", np.uint64, (self.header["ids"]["count"],))
         self.ids = Ids(self.folder, **self.header["ids"])
@@ -263,7 +276,7 @@ class TokenStore:
 
     def require(self, tokenizer: Tokenizer, length: int, prefix: str) -> None:
         """Refuse a store that was made with another tokenizer, length or prefix."""
-        made = {name: self.header[name] for name in ("tokenizer", "length", "prefix")}
+        made = {"tokenizer": self.header["tokenizer"], "length": self.header["length"], "prefix": self.header["prefix"]}
         for name, value in {"tokenizer": tokenizer.fingerprint, "length": length, "prefix": prefix}.items():
             if made[name] != value:
                 what = "another tokenizer" if name == "tokenizer" else f"{name} {made[name]!r}, not {value!r}"
@@ -331,16 +344,16 @@ class TokenWriter:
         self._lengths.append(tokens.lengths)
         self.truncated += truncated
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> TokensHeader:
         """Write what is left and the header; returns the header."""
         lengths = np.concatenate(self._lengths) if self._lengths else np.empty(0, np.int64)
         append_array(self._folder / "ends.bin", 0, np.cumsum(lengths, dtype=np.uint64))
-        header = {
+        header: TokensHeader = {
             "format": TokenStore.FORMAT,
             "ids": self._ids.close(),
             "tokens": int(lengths.sum()),
             "truncated": self.truncated,
-            "dtype": self._dtype.name,
+            "dtype": "uint16" if self._dtype == np.uint16 else "uint32",
             "tokenizer": self._tokenizer.fingerprint,
             "length": self._length,
             "prefix": self._prefix,

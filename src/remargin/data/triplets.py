@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,10 @@ from remargin.data.tables import (
     require_columns,
 )
 from remargin.errors import InputError
-from remargin.files import map_array, read_header, sha256, write_array, write_header
+from remargin.files.arrays import map_array, write_array
+from remargin.files.checksums import sha256
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import Checksums, Count, Size
 
 # The columns of a TSV without a header: texts or ids, and a teacher's scores of ids.
 PLAIN = ["query", "positive", "negative"]
@@ -40,6 +43,16 @@ class Batch(NamedTuple):
     positives: NDArray[np.uint32]
     negatives: NDArray[np.uint32]
     scores: NDArray[np.float32] | None
+
+
+class TripletsHeader(TypedDict):
+    """How many `Triplets` there are, of how many negatives, and whether they have scores."""
+
+    format: str
+    count: Count
+    negatives: Size
+    scores: bool
+    sha256: Checksums
 
 
 class Triplets:
@@ -58,7 +71,7 @@ class Triplets:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.header = read_header(self.folder / "header.json", self.FORMAT, self.REMEDY)
+        self.header = read_header(self.folder / "header.json", TripletsHeader, self.FORMAT, self.REMEDY)
         count, self.negatives = self.header["count"], self.header["negatives"]
         self._rows = map_array(self.folder / "rows.bin", np.uint32, (count, 2 + self.negatives))
         self._scores = None
@@ -128,10 +141,10 @@ class TripletWriter:
                 with open(self._folder / name, "ab") as file:
                     write_array(file, array)
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> TripletsHeader:
         """Write the header; returns it."""
         files = ["rows.bin", "scores.bin"] if self._has_scores else ["rows.bin"]
-        header = {
+        header: TripletsHeader = {
             "format": Triplets.FORMAT,
             "count": self.count,
             "negatives": self._width - 2,

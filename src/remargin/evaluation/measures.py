@@ -18,7 +18,7 @@ from remargin.data.source import LARGEST_GRADE
 from remargin.data.tables import spreadsheet_cell
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run, check_ids
-from remargin.files import new_file
+from remargin.files.atomic import new_file
 
 DEFAULT_MEASURES = ("nDCG@10", "R@100", "RR")
 _JUDGED_CUTOFF = 10  # for measures that have none of their own

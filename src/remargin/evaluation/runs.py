@@ -10,13 +10,14 @@ import operator
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from remargin.data.tables import Rejects, open_binary, read_lines
+from remargin.data.tables import LONGEST_LINE, Rejects, open_binary, read_lines
 from remargin.errors import InputError
-from remargin.files import new_file
+from remargin.files.atomic import new_file
 
 
 @dataclass
@@ -147,7 +148,7 @@ def _read_quickly(path: Path) -> dict[str, dict[str, float]] | None:
     lines, last = 0, ""
     try:
         with io.TextIOWrapper(open_binary(path), "utf-8-sig", newline="\n") as file:
-            for line in file:
+            for line in iter(partial(file.readline, LONGEST_LINE), ""):
                 query, _, document, _, score, _ = line.split()
                 if query != last:
                     ranking, last = scores.setdefault(query, {}), query

@@ -11,7 +11,7 @@ from remargin.data.benchmarks import BEIR, MS_MARCO, TREC_DL
 from remargin.data.collection import open_source
 from remargin.data.tables import Rejects
 from remargin.errors import InputError
-from remargin.files import on_disk
+from remargin.files.atomic import on_disk
 from remargin.report.zero_shot import Column
 
 

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Annotated, Any, TypedDict
 
 from remargin.encoder import BiEncoder
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.rows import DISTRIBUTED, choose
 from remargin.experiments.study import Study
-from remargin.files import read_header, write_header
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import FieldsOf
 from remargin.inspection import Instance, Passage, inspect
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 
 FORMAT = "remargin-instance-1"
 LONGEST = 240  # characters of a text that are shown
+
+
+class InstanceHeader(TypedDict):
+    """An `Instance` on disk."""
+
+    format: str
+    query: Annotated[dict[str, Any], FieldsOf(Passage)]
+    positive: Annotated[dict[str, Any], FieldsOf(Passage)]
+    negatives: list[Annotated[dict[str, Any], FieldsOf(Passage)]]
+    mean_target: float
+    mean_loss: float
 
 
 def instance(study: Study) -> Outcome:
@@ -64,7 +77,7 @@ def _instance(study: Study, model: str) -> Instance:
         found = inspect(encoder, study.training.prepared(model), batch_size=spec.batch_size, seed=spec.seed)
         short = {**asdict(found), "negatives": [asdict(p) for p in found.negatives]}
         write_header(path, {"format": FORMAT, **short})
-    header = read_header(path, FORMAT, f"delete {spec.key} and go on")
-    query, positive = (Passage(**header[name]) for name in ("query", "positive"))
+    header = read_header(path, InstanceHeader, FORMAT, f"delete {spec.key} and go on")
+    query, positive = Passage(**header["query"]), Passage(**header["positive"])
     negatives = tuple(Passage(**values) for values in header["negatives"])
     return Instance(query, positive, negatives, header["mean_target"], header["mean_loss"])

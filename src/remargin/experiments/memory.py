@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
@@ -13,7 +13,8 @@ from remargin.experiments.columns import file_name
 from remargin.experiments.hardware import hardware, peak_memory
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.study import Study
-from remargin.files import read_header, write_header
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import Count
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 from remargin.training.loop import fit
@@ -26,6 +27,15 @@ WAYS: dict[str, dict[str, Any]] = {
     "bf16": {"precision": "bf16"},
     "bf16, 8-bit states": {"precision": "bf16", "eight_bit": True},
 }
+
+
+class MemoryHeader(TypedDict):
+    """The most memory in use by each way of `WAYS`, or why it could not be measured."""
+
+    format: str
+    hardware: str | None
+    bytes: dict[str, Count | None]
+    reasons: dict[str, str | None]
 
 
 def memory(study: Study) -> Outcome:
@@ -63,7 +73,7 @@ def _where(measured: dict[str, dict[str, Any]]) -> str:
 def _measured(study: Study, model: str) -> dict[str, Any]:
     path = study.out / "runs" / f"memory-{file_name(model)}" / "memory.json"
     if path.exists():
-        before = read_header(path, FORMAT, f"delete {path.parent} and go on")
+        before: dict[str, Any] = dict(read_header(path, MemoryHeader, FORMAT, f"delete {path.parent} and go on"))
         complete = before["hardware"] and not any(before["reasons"].values())
         can_measure = study.can_train and model in study.backbones and torch.cuda.is_available()
         if complete or not can_measure:  # else what was missing may be there now

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from remargin.errors import InputError
-from remargin.files import new_file
+from remargin.files.atomic import new_file
 from remargin.report.sections import Section
 
 NUMBERS = "numbers.json"

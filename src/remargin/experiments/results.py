@@ -7,13 +7,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from remargin.errors import InputError
 from remargin.evaluation.comparison import Scores, read_scores
 from remargin.experiments.hardware import hardware
 from remargin.experiments.specs import RunSpec
-from remargin.files import read_header, sha256, write_header
+from remargin.files.checksums import sha256
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import Checksums, Count, FieldsOf
 from remargin.versions import versions
 
 FORMAT = "remargin-run-1"
@@ -38,6 +40,25 @@ def backbone_path(backbones: Mapping[str, str], model: str, what: str, study: Pa
 def made_on() -> dict[str, Any]:
     """The hardware, the versions of packages, and the date."""
     return {"hardware": hardware(), "versions": versions(), "date": time.strftime("%Y-%m-%d")}
+
+
+class RunHeader(TypedDict):
+    """run.json: a `Result`, what it was made on and with, and when."""
+
+    format: str
+    spec: Annotated[dict[str, Any], FieldsOf(RunSpec)] | None
+    curve: list[tuple[Count, dict[str, float]]]
+    steps: Count
+    triplets: Count
+    best_step: Count
+    best_triplets: Count
+    seconds: float
+    joules: float | None
+    peak_bytes: Count | None
+    scores: dict[str, Checksums]
+    hardware: str
+    versions: dict[str, str | None]
+    date: str
 
 
 @dataclass
@@ -90,16 +111,27 @@ class Result:
         if not (folder / FILE).exists():
             return None
         do = f"delete {folder} and go on"
-        header = read_header(folder / FILE, FORMAT, do)
-        if spec is not None and any(getattr(spec, name) != value for name, value in header["spec"].items()):
+        header = read_header(folder / FILE, RunHeader, FORMAT, do)
+        if spec is not None and any(getattr(spec, name) != value for name, value in (header["spec"] or {}).items()):
             raise InputError("is of another run than its name says", file=folder / FILE, do=do)
         for name, checksum in ((n, c) for files in header["scores"].values() for n, c in files.items()):
             if not (folder / name).exists() or sha256(folder / name) != checksum:
                 raise InputError("is not as it was written", file=folder / name, do=do)
         curve = [(step, values) for step, values in header["curve"]]
-        names = ("steps", "triplets", "best_step", "best_triplets", "seconds", "joules", "peak_bytes", "scores")
-        about = {name: header[name] for name in ("hardware", "versions", "date")}
-        return cls(spec, folder, curve, **{name: header[name] for name in names}, about=about)
+        return cls(
+            spec,
+            folder,
+            curve,
+            steps=header["steps"],
+            triplets=header["triplets"],
+            best_step=header["best_step"],
+            best_triplets=header["best_triplets"],
+            seconds=header["seconds"],
+            joules=header["joules"],
+            peak_bytes=header["peak_bytes"],
+            scores=header["scores"],
+            about={"hardware": header["hardware"], "versions": header["versions"], "date": header["date"]},
+        )
 
     def save(self) -> None:
         """Write run.json. The scores lie beside it already."""

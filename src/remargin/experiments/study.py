@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
@@ -39,7 +39,9 @@ from remargin.experiments.study_file import RUNS, WORK, describe, read_study, ta
 from remargin.experiments.teacher import Teacher
 from remargin.experiments.trainer import TARGETS, train
 from remargin.experiments.training_set import TrainingSet
-from remargin.files import locked, new_file, read_header, sha256, write_header
+from remargin.files.atomic import locked, new_file
+from remargin.files.checksums import sha256
+from remargin.files.headers import read_header, write_header
 from remargin.progress import tell
 from remargin.report.zero_shot import Column
 
@@ -48,6 +50,13 @@ KEPT_MODELS = 24
 QUERIES = "remargin-queries-1"
 SecondTeacher = Callable[[], RunSpec]
 T = TypeVar("T")
+
+
+class KeptQueries(TypedDict):
+    """The texts of the test queries, by id."""
+
+    format: str
+    texts: dict[str, str]
 
 
 class Study:
@@ -223,7 +232,7 @@ class Study:
         if self.can_train:
             write_header(kept, {"format": QUERIES, "texts": self.rankings.queries})
             return self.rankings.queries
-        return read_header(kept, QUERIES, f"delete {kept}")["texts"] if kept.exists() else {}
+        return read_header(kept, KeptQueries, QUERIES, f"delete {kept}")["texts"] if kept.exists() else {}
 
     def _as_it_is(self, key: str, model: str | None, wanted: Sequence[str]) -> Result:
         """What needs no training, measured."""

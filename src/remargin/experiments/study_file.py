@@ -7,13 +7,17 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
+from remargin.data.tokens import TextSettings
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.experiments.columns import judgments_hash, require_distinct, stems, test_name, texts_hash
 from remargin.experiments.plan import Plan
-from remargin.files import locked, read_header, sha256, write_header
+from remargin.files.atomic import locked
+from remargin.files.checksums import sha256
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import FieldsOf
 from remargin.report.sections import FILE as SECTION
 from remargin.report.zero_shot import Column
 
@@ -26,9 +30,26 @@ SPLITS = ("train", "dev", "test")
 OPTIONAL = ("zero_shot", "also_test")  # not every experiment needs them
 
 
-def read_study(out: Path) -> dict[str, Any]:
+class StudyHeader(TypedDict):
+    """study.json. Older studies lack some of it."""
+
+    format: str
+    data: str
+    judgments: NotRequired[dict[str, str | None]]
+    texts: NotRequired[str]
+    models: dict[str, str]
+    lengths: NotRequired[dict[str, Annotated[dict[str, Any], FieldsOf(TextSettings)]]]
+    zero_shot: list[str]
+    stems: NotRequired[dict[str, list[str]]]
+    also_test: NotRequired[list[str]]
+    tested_on: NotRequired[dict[str, str]]
+    triplets: NotRequired[str | None]
+    plan: Annotated[dict[str, Any], FieldsOf(Plan)]
+
+
+def read_study(out: Path, remedy: str = "name a folder that `reproduce` wrote") -> dict[str, Any]:
     """What the study in a folder is about."""
-    return read_header(out / FILE, FORMAT, "name a folder that `reproduce` wrote")
+    return dict(read_header(out / FILE, StudyHeader, FORMAT, remedy))
 
 
 def planned_before(out: Path) -> Plan | None:
@@ -91,7 +112,7 @@ def take_folder(out: Path, header: dict[str, Any], own_grids: bool = False) -> d
     path = out / FILE
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
-        before = read_header(path, FORMAT, AGAIN) if path.exists() else None
+        before = read_study(out, AGAIN) if path.exists() else None
         if before is not None and not _has_results(out) and _differences(header, before):
             shutil.rmtree(out / WORK, ignore_errors=True)
         elif before is not None:

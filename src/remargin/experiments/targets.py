@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from remargin.errors import InputError
-from remargin.files import new_file
+from remargin.files.atomic import new_file
 from remargin.losses import Similarity
 
 SHOWN = 500  # batches at the beginning and at the end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from remargin.cross_encoder import CrossEncoder
 from remargin.data.collection import Collection
@@ -15,7 +15,7 @@ from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
 from remargin.experiments.hardware import Energy
 from remargin.experiments.results import MEASURE, backbone_path, made_on
-from remargin.files import read_header, write_header
+from remargin.files.headers import read_header, write_header
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
 from remargin.teaching import Taught, cost_of, taught_before, teach
@@ -24,6 +24,27 @@ from remargin.training.teacher import TeacherSettings, train_cross_encoder
 FORMAT = "remargin-teacher-1"
 FOLDER, REPORT = "teacher", "teacher.json"
 DEPTH = 100  # documents that the teacher re-ranks to show what it is worth
+
+
+TeacherHeader = TypedDict(
+    "TeacherHeader",
+    {
+        "format": str,
+        "given": NotRequired[str],  # the table of scores that it is known by alone; then most of the rest is missing
+        "backbone": NotRequired[str],
+        "settings": NotRequired[dict[str, Any]],
+        "dev": NotRequired[float | None],
+        "seconds": dict[str, float],
+        "pairs": NotRequired[int],
+        "triplets left out": NotRequired[int],
+        "joules": NotRequired[float | None],
+        "test": float | None,
+        "first stage": NotRequired[float],
+        "hardware": NotRequired[str],
+        "versions": NotRequired[dict[str, str | None]],
+        "date": NotRequired[str],
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -117,4 +138,4 @@ def _has_scores(triplets: Path) -> bool:
 
 def teacher_report(out: Path) -> dict[str, Any]:
     """What the teacher of the study in a folder is worth and what it cost."""
-    return read_header(out / FOLDER / REPORT, FORMAT, "run `remargin reproduce baselines`")
+    return dict(read_header(out / FOLDER / REPORT, TeacherHeader, FORMAT, "run `remargin reproduce baselines`"))

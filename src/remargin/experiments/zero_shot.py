@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from remargin.data.benchmarks import BEIR
 from remargin.data.collection import Collection
@@ -26,7 +26,10 @@ from remargin.evaluation.measures import evaluate, judged_cutoff
 from remargin.experiments.columns import file_name, find_column, judgments_hash, require_distinct, stems
 from remargin.experiments.hardware import hardware
 from remargin.experiments.published import published_zero_shot
-from remargin.files import locked, new_file, read_header, refuse_existing, sha256, write_header
+from remargin.files.atomic import locked, new_file, refuse_existing
+from remargin.files.checksums import sha256
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import Count
 from remargin.progress import tell
 from remargin.report.sections import Section
 from remargin.report.tables import Table
@@ -58,6 +61,26 @@ class _System:
     model: BiEncoder | None = None  # None is BM25
     name: str = BM25
     settings: Mapping[str, Any] = field(default_factory=lambda: {"index": "bm25"})
+
+
+class Found(TypedDict):
+    """What was found on one collection, beside the scores."""
+
+    judged: dict[str, float | None]
+    documents: Count
+    queries: Count
+    skipped: Count
+    self_matches: Count
+    missing: Count
+
+
+class ScoresHeader(TypedDict):
+    """How the scores of one system on one collection were made."""
+
+    format: str
+    settings: dict[str, Any]
+    sha256: str
+    found: Found
 
 
 @dataclass(frozen=True)
@@ -213,7 +236,7 @@ def _saved(work: _Work, skip_bad: bool) -> Measured | None:
     scores, about = _beside(work.path, ".csv"), _beside(work.path, ".json")
     if not about.exists():
         return None
-    header = read_header(about, FORMAT, AGAIN)
+    header = read_header(about, ScoresHeader, FORMAT, AGAIN)
     different = sorted(name for name in work.settings if header["settings"].get(name) != work.settings[name])
     if different:
         raise InputError(f"was measured with another {' and '.join(different)}", file=scores, do=AGAIN)
@@ -232,7 +255,7 @@ def _measure(work: _Work, collection: Collection, measures: list[str], say: Call
     scores, about = _beside(work.path, ".csv"), _beside(work.path, ".json")
     about.unlink(missing_ok=True)
     evaluation.save(scores, overwrite=True)
-    found: dict[str, Any] = {
+    found: Found = {
         "judged": {name: None if math.isnan(share) else share for name, share in evaluation.judged.items()},
         "documents": len(collection.documents),
         "queries": len(collection.queries),

@@ -11,7 +11,7 @@ import jinja2
 
 from remargin import __version__
 from remargin.errors import printable
-from remargin.files import new_file
+from remargin.files.atomic import new_file
 from remargin.report.sections import Section, unique_names
 from remargin.report.svg.elements import DARK_PAPER, PAPER, STYLE
 from remargin.report.tables import MISSING, Table

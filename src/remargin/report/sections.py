@@ -7,12 +7,14 @@ import numbers
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from remargin.errors import InputError
-from remargin.files import new_file, read_header, refuse_existing, write_header
+from remargin.files.atomic import new_file, refuse_existing
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import mismatch
 from remargin.report.figures import Figure, figure_from_json, figure_json
 from remargin.report.tables import Table, table_from_json, table_json
 
@@ -23,6 +25,19 @@ PAPERS_ORDER = (
     "loss-geometry", "static-margins", "adaptive-margins", "distributed-margins", "target-evolution", "instance",
     "variants", "baselines", "zero-shot", "memory", "claims",
 )  # fmt: skip
+
+
+class SectionHeader(TypedDict):
+    """A `Section` on disk."""
+
+    format: str
+    name: str
+    title: str
+    summary: list[str]
+    tables: list[dict[str, Any]]
+    figures: list[dict[str, Any]]
+    settings: dict[str, Any]
+    notes: list[str]
 
 
 @dataclass
@@ -128,14 +143,18 @@ class Section:
         """
         path = Path(path)
         path = path / FILE if path.is_dir() else path
-        values = read_header(path, FORMAT, AGAIN)
-        del values["format"]
+        header = read_header(path, SectionHeader, FORMAT, AGAIN)
         try:
-            values["tables"] = [table_from_json(table) for table in values["tables"]]
-            values["figures"] = [figure_from_json(figure) for figure in values["figures"]]
-            return cls(**values)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            tables = [table_from_json(table) for table in header["tables"]]
+            figures = [figure_from_json(figure) for figure in header["figures"]]
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"not a section that can be read ({error!r})", file=path, do=AGAIN) from None
+        for drawn in (*tables, *figures):
+            if problem := mismatch(asdict(drawn), type(drawn), type(drawn).__name__):
+                raise InputError(f"not a section that can be read ({problem})", file=path, do=AGAIN)
+        return cls(
+            header["name"], header["title"], header["summary"], tables, figures, header["settings"], header["notes"]
+        )
 
 
 def unique_names(titles: Iterable[str]) -> list[str]:

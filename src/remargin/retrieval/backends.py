@@ -6,14 +6,15 @@ import importlib.util
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, TypedDict, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from remargin.errors import InputError
-from remargin.files import append_array, map_array
+from remargin.files.arrays import append_array, map_array
+from remargin.files.shapes import FileName
 from remargin.retrieval.codes import Coder, Coding
 from remargin.retrieval.dense import Backend
 from remargin.retrieval.exact import Exact
@@ -76,12 +77,39 @@ class BackendSettings:
         return self.over_fetch or (2 if self.coding == "int8" else 8)
 
 
+class NoState(TypedDict):
+    """The state of a back end without files of its own."""
+
+
+class CodesState(TypedDict):
+    """Files of codes, and of the numbers that decode them."""
+
+    codes: FileName
+    coder: FileName
+
+
+class FaissState(TypedDict):
+    """The file of a FAISS index, and the length of its longest vector if they are not of unit length."""
+
+    file: FileName
+    radius: float | None
+
+
+class MilvusState(TypedDict):
+    """The name of a collection."""
+
+    collection: str
+
+
 class Storage:
     """Keeps the files of a back end in an index folder. This one has none: exact search needs only the vectors.
 
     `matrix` has the vectors; `unit` says whether they are of unit length. What must be remembered for later calls, such
-    as the names of files, `build` and `extend` return as a state, and the header of the index keeps it.
+    as the names of files, `build` and `extend` return as a state, and the header of the index keeps it; `STATE` has the
+    fields of that state.
     """
+
+    STATE: ClassVar[type] = NoState
 
     def __init__(self, folder: Path, matrix: NDArray[Any], unit: bool, settings: BackendSettings) -> None:
         self.folder = folder
@@ -107,6 +135,8 @@ class Storage:
 
 class CodesStorage(Storage):
     """Codes of the vectors, and the numbers that decode them. Both are made again if a new vector is out of range."""
+
+    STATE = CodesState
 
     def build(self) -> State:
         """Fit the codes to the vectors, and write them."""
@@ -149,6 +179,8 @@ class CodesStorage(Storage):
 class FaissStorage(Storage):
     """One file, as FAISS writes it. A change writes another."""
 
+    STATE = FaissState
+
     def build(self) -> State:
         """Train the index and fill it."""
         given = self.settings
@@ -180,6 +212,8 @@ class FaissStorage(Storage):
 
 class MilvusStorage(Storage):
     """A collection of its own, on a server or in a file of the folder."""
+
+    STATE = MilvusState
 
     def build(self) -> State:
         """Make the collection and fill it."""
@@ -216,9 +250,14 @@ class MilvusStorage(Storage):
 
 def storage(folder: Path, matrix: NDArray[Any], unit: bool, settings: BackendSettings) -> Storage:
     """The storage of the back end that the settings name."""
+    return storage_kind(settings)(folder, matrix, unit, settings)
+
+
+def storage_kind(settings: BackendSettings) -> type[Storage]:
+    """The class of that storage."""
     kinds: dict[str, type[Storage]] = {
         "exact": Storage if settings.coding is None else CodesStorage,
         "faiss": FaissStorage,
         "milvus": MilvusStorage,
     }
-    return kinds[settings.backend](folder, matrix, unit, settings)
+    return kinds[settings.backend]

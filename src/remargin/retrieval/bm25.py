@@ -6,15 +6,18 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from remargin.data.ids import Ids, IdWriter
+from remargin.data.ids import Ids, IdsSize, IdWriter
 from remargin.data.tables import Rejects
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
-from remargin.files import Sums, new_folder, read_header, refuse_existing, write_header
+from remargin.files.atomic import new_folder, refuse_existing
+from remargin.files.checksums import Sums
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import BlockSums
 from remargin.retrieval.texts import collection_texts
 
 # Snowball's names and those of the stop word lists that bm25s has for them.
@@ -25,6 +28,18 @@ LANGUAGES = {
 HEADER = "remargin_bm25.json"
 FORMAT = "remargin-bm25-2"
 REMEDY = "build it again with `remargin index --index bm25`"
+
+
+class BM25Header(TypedDict):
+    """How a BM25 index was made, and the checksums of its files."""
+
+    format: str
+    data: str
+    k1: float
+    b: float
+    language: str
+    ids: IdsSize
+    sums: BlockSums
 
 
 class BM25:
@@ -102,10 +117,10 @@ class BM25:
             InputError: if the folder holds none, or it is damaged.
         """
         folder = Path(folder)
-        header = read_header(folder / HEADER, FORMAT, REMEDY)
+        header = read_header(folder / HEADER, BM25Header, FORMAT, REMEDY)
         self = cls.__new__(cls)
         self.data = header["data"]
-        self._parameters = {name: header[name] for name in ("k1", "b", "language")}
+        self._parameters = {"k1": header["k1"], "b": header["b"], "language": header["language"]}
         for name, sums in header["sums"].items():
             Sums(*sums).verify(folder / name, REMEDY)
         self._ids = Ids(folder / "ids", **header["ids"])

@@ -16,30 +16,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from remargin.data.ids import Ids, IdWriter
+from remargin.data.ids import Ids, IdsSize, IdWriter
 from remargin.data.source import Text
 from remargin.data.tables import Rejects, batches
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.files import (
-    Sums,
-    append_array,
-    flush_to_disk,
-    locked,
-    map_array,
-    new_folder,
-    read_header,
-    refuse_existing,
-    write_header,
-)
+from remargin.files.arrays import append_array, map_array
+from remargin.files.atomic import flush_to_disk, locked, new_folder, refuse_existing
+from remargin.files.checksums import Sums
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import BlockSums, Count, FieldsOf, FileName, mismatch
 from remargin.progress import track
 from remargin.retrieval import bm25
-from remargin.retrieval.backends import VECTORS_AT_ONCE, BackendSettings, Storage, storage
+from remargin.retrieval.backends import VECTORS_AT_ONCE, BackendSettings, Storage, storage, storage_kind
 from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.vectors import Made, Precision, Vectors, encode, encode_collection, text_hash
 
@@ -207,7 +201,7 @@ def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex
 
 def _version(folder: Path) -> int | None:
     try:
-        return int(read_header(folder / HEADER, FORMAT, REMEDY)["version"])
+        return read_header(folder / HEADER, IndexHeader, FORMAT, REMEDY)["version"]
     except InputError:
         return None
 
@@ -327,6 +321,21 @@ def _load_model(made: Made) -> BiEncoder:
         raise InputError(f"the index was made by model {made.model!r}, which is gone ({error})", do=do) from None
 
 
+class IndexHeader(TypedDict):
+    """What is in an index folder, and the checksums of the files that count."""
+
+    format: str
+    version: Count
+    made: Annotated[dict[str, Any], FieldsOf(Made)]
+    rows: Count
+    settings: Annotated[dict[str, Any], FieldsOf(BackendSettings)]
+    state: dict[str, Any]
+    documents: Count
+    ids_folder: FileName
+    ids_size: IdsSize
+    sums: BlockSums
+
+
 @dataclass
 class _Folder:
     """An index folder with the content of its header; after a change, that of the header to be written.
@@ -340,7 +349,7 @@ class _Folder:
     settings: BackendSettings
     rows: int
     ids_folder: str
-    ids_size: dict[str, int]
+    ids_size: IdsSize
     deleted: NDArray[np.bool_]
     state: dict[str, Any]
     version: int
@@ -356,11 +365,14 @@ class _Folder:
 
     @classmethod
     def read(cls, folder: Path) -> _Folder:
-        header = read_header(folder / HEADER, FORMAT, REMEDY)
+        header = read_header(folder / HEADER, IndexHeader, FORMAT, REMEDY)
+        settings = BackendSettings(**header["settings"])
+        if problem := mismatch(header["state"], storage_kind(settings).STATE, "state"):
+            raise InputError(f"not a header of format {FORMAT}: {problem}", file=folder / HEADER, do=REMEDY)
         return cls(
             folder,
             Made(**header["made"]),
-            BackendSettings(**header["settings"]),
+            settings,
             header["rows"],
             header["ids_folder"],
             header["ids_size"],

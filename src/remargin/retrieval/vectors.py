@@ -9,29 +9,25 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from remargin.ahead import ahead
-from remargin.data.ids import Ids, IdWriter
+from remargin.data.ids import Ids, IdsSize, IdWriter
 from remargin.data.restart import JOURNAL, journal_line, read_journal
 from remargin.data.source import Text
 from remargin.data.tables import Rejects, batches
 from remargin.data.tokens import Tokens
 from remargin.encoder import BiEncoder, encoding_dtype
 from remargin.errors import InputError
-from remargin.files import (
-    Sums,
-    append_array,
-    locked,
-    map_array,
-    put_in_place,
-    read_header,
-    refuse_existing,
-    write_header,
-)
+from remargin.files.arrays import append_array, map_array
+from remargin.files.atomic import locked, put_in_place, refuse_existing
+from remargin.files.checksums import Sums
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import BlockSums, Count, FieldsOf, Size
+from remargin.losses import Similarity
 from remargin.progress import track
 from remargin.retrieval.texts import Kind, collection_texts
 
@@ -39,6 +35,7 @@ Precision = Literal["float32", "float16"]
 TEXTS_AT_ONCE = 4096
 HEADER = "remargin_vectors.json"
 FORMAT = "remargin-vectors-2"
+REMEDY = "name a folder that `remargin encode` wrote"
 
 
 @dataclass(frozen=True)
@@ -51,13 +48,13 @@ class Made:
     data: str
     model: str
     model_fingerprint: str
-    similarity: str
-    dimension: int
-    length: int
+    similarity: Similarity
+    dimension: Size
+    length: Size
     prefix: str
     precision: Precision = "float32"
-    chunk: int | None = None
-    overlap: int = 0
+    chunk: Size | None = None
+    overlap: Count = 0
     kind: Kind = "documents"
 
     @classmethod
@@ -147,8 +144,19 @@ class Vectors:
         return cls(made, matrix, list(documents), hashes)
 
 
-def _header(folder: Path) -> dict[str, Any]:
-    return read_header(folder / HEADER, FORMAT, "name a folder that `remargin encode` wrote")
+class VectorsHeader(TypedDict):
+    """How vectors were made, and the checksums of their files."""
+
+    format: str
+    made: Annotated[dict[str, Any], FieldsOf(Made)]
+    rows: Count
+    truncated: Count
+    ids: IdsSize
+    sums: BlockSums
+
+
+def _header(folder: Path) -> VectorsHeader:
+    return read_header(folder / HEADER, VectorsHeader, FORMAT, REMEDY)
 
 
 def finite(vectors: NDArray[Any], made: Made) -> NDArray[Any]:

@@ -6,16 +6,19 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from remargin.errors import InputError
-from remargin.files import new_folder, read_header, sha256, write_header
+from remargin.files.atomic import new_folder
+from remargin.files.checksums import sha256
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import Count, FieldsOf
 
-FORMAT = "remargin-checkpoint-3"
+FORMAT = "remargin-checkpoint-4"
 STATE = "state.safetensors"
 
 
@@ -26,8 +29,8 @@ class Progress:
     `began_alike` says that the encoder mapped all texts to nearly one vector before it was trained.
     """
 
-    step: int = 0
-    triplets: int = 0
+    step: Count = 0
+    triplets: Count = 0
     best: float | None = None
     best_step: int | None = None
     best_triplets: int | None = None
@@ -35,6 +38,16 @@ class Progress:
     validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     seconds: float = 0.0
     began_alike: bool = False
+
+
+class CheckpointHeader(TypedDict):
+    """Where a run is, what must not change, and the checksum of the rest of its checkpoint."""
+
+    format: str
+    progress: Annotated[dict[str, Any], FieldsOf(Progress)]
+    precision: dict[str, Any] | None
+    fixed: dict[str, Any]
+    sha256: str
 
 
 def save_checkpoint(
@@ -62,7 +75,7 @@ def save_checkpoint(
             out / "progress.json",
             {
                 "format": FORMAT,
-                **asdict(progress),
+                "progress": asdict(progress),
                 "precision": json.loads(json.dumps(precision)),
                 "fixed": fixed or {},
                 "sha256": sha256(out / STATE),
@@ -75,14 +88,12 @@ def load_checkpoint(
 ) -> tuple[Progress, dict[str, Any]]:
     """Put everything back, and return where the run was and the state of its precision plugin."""
     remedy = "start the run anew in another folder"
-    header = read_header(folder / "progress.json", FORMAT, remedy)
-    header.pop("format")
-    precision, before, whole = header.pop("precision"), header.pop("fixed"), header.pop("sha256")
+    header = read_header(folder / "progress.json", CheckpointHeader, FORMAT, remedy)
+    before = header["fixed"]
     if changed := [name for name, value in (fixed or {}).items() if value != before.get(name, value)]:
         problem = f"the run was started with another {' and another '.join(changed)}"
         raise InputError(problem, file=folder, do="resume with the same settings, or start another run")
-    header["validations"] = [(step, value) for step, value in header["validations"]]
-    if not (folder / STATE).is_file() or sha256(folder / STATE) != whole:
+    if not (folder / STATE).is_file() or sha256(folder / STATE) != header["sha256"]:
         raise InputError("damaged or missing", file=folder / STATE, do=remedy)
     tensors = safetensors.torch.load_file(folder / STATE)
     try:
@@ -100,7 +111,9 @@ def load_checkpoint(
             )
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
     _restore_random_state({name.removeprefix("rng."): t for name, t in tensors.items() if name.startswith("rng.")})
-    return Progress(**header), precision
+    progress = Progress(**header["progress"])
+    progress.validations = [(step, values) for step, values in progress.validations]
+    return progress, header["precision"] or {}
 
 
 def _flat(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:

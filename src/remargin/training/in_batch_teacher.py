@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -14,7 +14,9 @@ from torch import Tensor
 from remargin.data.tokens import TokenStore
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.files import append_array, map_array, read_header, write_header
+from remargin.files.arrays import append_array, map_array
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import Checksums, Count, Size
 from remargin.losses import Similarity
 from remargin.progress import track
 from remargin.training.data import TrainingData
@@ -22,6 +24,16 @@ from remargin.training.data import TrainingData
 FORMAT = "remargin-in-batch-teacher-1"
 TEXTS_AT_ONCE = 16_384
 BYTES = np.dtype(np.float16).itemsize
+
+
+class VectorsOnDisk(TypedDict):
+    """What vectors of a teacher were made of, and how many texts have theirs."""
+
+    format: str
+    teacher: str
+    texts: Checksums
+    shape: tuple[Count, Size]
+    done: Count
 
 
 class InBatchTeacher:
@@ -92,9 +104,9 @@ def _vectors(teacher: BiEncoder, store: TokenStore, file: Path, resume: bool) ->
 def _done(file: Path, header: Path, made: dict[str, Any]) -> int:
     """How many texts have their vectors in the file already: 0 if it is damaged or was made in another way."""
     try:
-        before = read_header(header, FORMAT, "it is made again")
-        done = int(before.pop("done"))
+        before = read_header(header, VectorsOnDisk, FORMAT, "it is made again")
+        done = before["done"]
         map_array(file, np.float16, (done, made["shape"][1]), at_least=done < made["shape"][0])
     except InputError:
         return 0
-    return done if before == made else 0
+    return done if before == {**made, "done": done} else 0

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from remargin.errors import InputError
-from remargin.files import new_file
+from remargin.files.atomic import new_file
 
 COLUMNS = (
     "step", "loss", "explicit_mean", "spread", "margin_mean", "margin_min", "margin_max",

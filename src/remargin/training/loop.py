@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.files import refuse_existing
+from remargin.files.atomic import refuse_existing
 from remargin.model_folder import OURS
 from remargin.progress import tell
 from remargin.training.batches import Batches, Loader

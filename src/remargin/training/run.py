@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from remargin.data.collection import Collection, has_queries, open_source
-from remargin.data.prepare import FORMAT as PREPARED
-from remargin.data.prepare import MARKER, prepare
+from remargin.data.prepare import REMEDY, prepare, read_prepared
 from remargin.data.tables import Rejects
 from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
@@ -20,7 +19,8 @@ from remargin.encoder import BiEncoder
 from remargin.errors import InputError, first_line
 from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
-from remargin.files import on_disk, read_header, sha256
+from remargin.files.atomic import on_disk
+from remargin.files.checksums import sha256
 from remargin.mining import MiningSettings, mine
 from remargin.progress import tell
 from remargin.retrieval.search import search
@@ -30,7 +30,6 @@ from remargin.training.settings import FitSettings
 from remargin.training.supervision import needs_scores
 from remargin.training.validation import Validator
 
-REMEDY = "prepare it again"
 # What every Lightning logger inherits from; the package lightning has its own copy.
 LOGGERS = {(f"{package}.loggers.logger", "Logger") for package in ("lightning_fabric", "lightning.fabric")}
 
@@ -177,7 +176,7 @@ def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: 
 
 def _verify(data: Path) -> None:
     """See that all is as it was written: one damaged score spoils a run silently."""
-    for name, before in read_header(data / MARKER, PREPARED, REMEDY)["sha256"].items():
+    for name, before in read_prepared(data)["sha256"].items():
         if not (data / name).is_file() or sha256(data / name) != before:
             raise InputError("damaged or missing", file=data / name, do=REMEDY)
     for name in ("queries", "documents"):
@@ -205,7 +204,7 @@ def _measure(model: BiEncoder, collection: Collection, measure: str) -> float:
 
 def _input_hashes(data: Path, model: str) -> dict[str, str]:
     """Hashes of all that a run is made from: collection, triplets, and the model's weights if they are in a folder."""
-    header, triplets = read_header(data / MARKER, PREPARED, REMEDY), Triplets(data / "triplets").header
-    hashes = {**header["sha256"], **{f"triplets/{name}": of_file for name, of_file in triplets["sha256"].items()}}
+    of_triplets = Triplets(data / "triplets").header["sha256"]
+    hashes = {**read_prepared(data)["sha256"], **{f"triplets/{name}": of for name, of in of_triplets.items()}}
     weights = sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []
     return hashes | {f"model/{path.name}": sha256(path) for path in weights}

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from remargin.errors import InputError
-from remargin.files import locked, new_file, on_disk
+from remargin.files.atomic import locked, new_file, on_disk, remove_left, resolved
 from remargin.versions import versions
 
 CONFIG = "config.yaml"
@@ -33,6 +33,7 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, asked: dict[str, Any], resume: bool) -> None:
+        resolved(path)  # refuses a loop of links
         self.path, self._asked, self._resume = path, asked, resume
         self._check()
 
@@ -46,6 +47,7 @@ class RunFolder:
         made = not self.path.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path):
+            remove_left(self.path)
             self._check()  # another process may have been faster
             new = self._is_new()
             try:

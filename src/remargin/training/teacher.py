@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from remargin.ahead import ahead
-from remargin.cross_encoder import FORMAT, OURS, CrossEncoder, Pair
+from remargin.cross_encoder import OURS, CrossEncoder, Pair, read_cross_encoder
 from remargin.data.collection import Collection, texts_fingerprint
 from remargin.data.shuffle import Shuffle
 from remargin.data.tables import Rejects
@@ -28,7 +28,9 @@ from remargin.data.tokens import LONGER, PairTokens
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
-from remargin.files import read_header, refuse_existing, sha256
+from remargin.files.atomic import refuse_existing
+from remargin.files.checksums import sha256
+from remargin.files.shapes import mismatch
 from remargin.progress import tell, track
 from remargin.teaching import readable_triplets
 from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
@@ -356,10 +358,13 @@ def _fingerprint(
 
 
 def _made_before(out: Path, fingerprint: str) -> Trained | None:
-    if not (out / OURS).is_file():
+    header = read_cross_encoder(out)
+    record = header["trained"] if header is not None else None
+    if record is None or record.get("fingerprint") != fingerprint:
         return None
-    trained = read_header(out / OURS, FORMAT, "choose another place")["trained"]
-    if trained is None or trained["fingerprint"] != fingerprint:
-        return None
-    known = {name: trained[name] for name in Trained.__dataclass_fields__}
-    return Trained(**{**known, "validations": [(step, value) for step, value in trained["validations"]]})
+    known = {name: record[name] for name in Trained.__dataclass_fields__ if name in record}
+    if problem := mismatch(known, Trained, "trained"):
+        raise InputError(f"not a record of training: {problem}", file=out / OURS, do="choose another place")
+    trained = Trained(**known)
+    trained.validations = [(step, value) for step, value in trained.validations]
+    return trained

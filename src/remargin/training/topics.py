@@ -14,7 +14,7 @@ from torch import Tensor
 from remargin.data.tokens import TokenStore
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.files import new_file
+from remargin.files.atomic import new_file
 from remargin.progress import track
 
 ITERATIONS = 30

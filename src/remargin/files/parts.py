@@ -7,14 +7,18 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypedDict, TypeVar, cast
 
 from remargin.errors import InputError
-from remargin.files import locked, read_header, write_header
+from remargin.files.atomic import locked
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import mismatch
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
-def resumable(out: str | Path, fingerprint: str, format: str) -> Iterator[Parts]:
+def resumable(out: str | Path, fingerprint: str, format: str, shape: type[T]) -> Iterator[Parts[T]]:
     """The parts of the work that leads to `out`, in a hidden folder beside it. One process at a time has them.
 
     When the block ends well, `out` has been written and the folder is removed. When it does not, the folder stays for
@@ -24,6 +28,7 @@ def resumable(out: str | Path, fingerprint: str, format: str) -> Iterator[Parts]
         out: the file that the work leads to.
         fingerprint: of all that the parts depend on; only work with the same one goes on with them.
         format: a name for what is in a part; a part of another format counts as not done.
+        shape: what a part holds: a TypedDict, or another type that `mismatch` takes.
 
     Raises:
         InputError: if another process is at it.
@@ -31,10 +36,11 @@ def resumable(out: str | Path, fingerprint: str, format: str) -> Iterator[Parts]
     Example:
         >>> import tempfile
         >>> out = Path(tempfile.mkdtemp()) / "squares.txt"
-        >>> with contextlib.suppress(KeyboardInterrupt), resumable(out, "squares", "example-1") as parts:
+        >>> work = (out, "squares", "example-1", dict[str, list[int]])
+        >>> with contextlib.suppress(KeyboardInterrupt), resumable(*work) as parts:
         ...     parts.write(0, {"squares": [0, 1, 4]})
         ...     raise KeyboardInterrupt
-        >>> with resumable(out, "squares", "example-1") as parts:
+        >>> with resumable(*work) as parts:
         ...     parts.find(0), parts.find(1)
         ({'squares': [0, 1, 4]}, None)
         >>> list(out.parent.iterdir())
@@ -45,7 +51,7 @@ def resumable(out: str | Path, fingerprint: str, format: str) -> Iterator[Parts]
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         try:
-            yield Parts(folder, format)
+            yield Parts(folder, format, shape)
         except BaseException:
             if not any(folder.iterdir()):
                 folder.rmdir()
@@ -53,28 +59,38 @@ def resumable(out: str | Path, fingerprint: str, format: str) -> Iterator[Parts]
         shutil.rmtree(folder)
 
 
+class PartHeader(TypedDict):
+    """A part on disk."""
+
+    format: str
+    part: Any
+
+
 @dataclass(frozen=True)
-class Parts:
+class Parts(Generic[T]):
     """A folder of parts: JSON files with checksums, named by their numbers."""
 
     folder: Path
     format: str
+    shape: type[T]
 
-    def write(self, number: int, content: dict[str, Any]) -> None:
+    def write(self, number: int, content: T) -> None:
         """Keep a part. Once this has returned, it is safely on disk."""
-        write_header(self._file(number), {"format": self.format, **content})
+        write_header(self._file(number), {"format": self.format, "part": content})
 
-    def read(self, number: int) -> dict[str, Any]:
+    def read(self, number: int) -> T:
         """A part as it was written.
 
         Raises:
             InputError: if it is not there, or was damaged since.
         """
-        content = read_header(self._file(number), self.format, "run the same again")
-        del content["format"]
-        return content
+        path, remedy = self._file(number), "run the same again"
+        content = read_header(path, PartHeader, self.format, remedy)["part"]
+        if problem := mismatch(content, self.shape):
+            raise InputError(f"not a part of this work: {problem}", file=path, do=remedy)
+        return cast(T, content)
 
-    def find(self, number: int) -> dict[str, Any] | None:
+    def find(self, number: int) -> T | None:
         """A part as it was written; None if it is not done, or was damaged since and is to be done again."""
         try:
             return self.read(number)

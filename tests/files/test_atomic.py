@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import json
+import fcntl
 import os
 import signal
 import subprocess
@@ -15,8 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from remargin.cli.options import require_ours
 from remargin.errors import InputError
-from remargin.files import RangeReader, map_array, new_file, new_folder, read_header, write_array, write_header
+from remargin.files.arrays import write_array
+from remargin.files.atomic import new_file, new_folder, refuse_existing, remove_left
+from remargin.training.run_folder import RunFolder
 
 
 def test_a_failed_block_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -32,7 +35,7 @@ def test_a_failed_block_leaves_nothing_behind(tmp_path: Path) -> None:
 
 WAITING = """
 import sys, time
-from remargin.files import new_folder
+from remargin.files.atomic import new_folder
 with new_folder(sys.argv[1], False, "ours") as folder:
     (folder / "half.txt").write_text("half")
     print(folder, flush=True)
@@ -56,19 +59,66 @@ def test_what_a_killed_process_left_goes_and_nothing_else(tmp_path: Path) -> Non
     with working(tmp_path / "out") as left:
         pass
     assert left.exists()
-    kept = [tmp_path / ".out.settings" / "mine", tmp_path / ".out.abcdefgh" / "old"]  # not ours; an older version
-    for path in kept:
+    ours, theirs = left.name[:-8], ".out.00000000-"  # scratch of this machine, and of another
+    kept = [tmp_path / ".out.settings" / "mine", tmp_path / f"{ours}abcdefgh" / "old"]  # not ours; an older version
+    long_ago, just_made = tmp_path / f"{theirs}11111111" / "new", tmp_path / f"{theirs}22222222" / "new"
+    for path in (*kept, long_ago, just_made):
         path.mkdir(parents=True)
     with working(tmp_path / "out") as in_use:
-        for folder in (left, in_use, *(path.parent for path in kept)):
+        for folder in (in_use, long_ago.parent, *(path.parent for path in kept)):
             for path in (folder, *folder.rglob("*")):
                 os.utime(path, (0, 0))
-        just_made = tmp_path / ".out.12345678" / "new"
-        just_made.mkdir(parents=True)
         with new_file(tmp_path / "out"):
             pass
-        assert not left.exists()
+        assert not left.exists()  # at once: this machine knows that nobody holds it
+        assert not long_ago.exists()
         assert all(path.exists() for path in (in_use, just_made, *kept))
+
+
+def test_a_scratch_folder_that_is_removed_before_it_is_held_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may take it for one that was left, in the moment between making and locking it."""
+    flock, removed = fcntl.flock, []
+
+    def too_late(descriptor: int, how: int) -> None:
+        if not removed and how == fcntl.LOCK_EX:
+            removed.extend(tmp_path.glob(".out.*"))
+            remove_left(tmp_path)
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", too_late)
+    with new_file(tmp_path / "out") as file:
+        file.write(b"content")
+    assert len(removed) == 1
+    assert (tmp_path / "out").read_bytes() == b"content"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_files_of_a_folder_can_be_read_by_those_who_can_read_others(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "out", False, "ours") as folder:
+        (folder / "inner").mkdir()
+        (folder / "ours").touch()
+        (folder / "inner" / "weights").touch(mode=0o600)  # as safetensors writes them
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    (tmp_path / "other").touch()
+    assert modes == {(tmp_path / "other").stat().st_mode & 0o777}
+
+
+def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for out in (tmp_path / "a", tmp_path / "a" / "inside"):
+        with pytest.raises(InputError, match="a link that leads back to itself; choose another place"), new_file(out):
+            pytest.fail("it is refused at once")
+        with pytest.raises(InputError, match="leads back to itself"), new_folder(out, True, "ours"):
+            pytest.fail("it is refused at once")
+        with pytest.raises(InputError, match="leads back to itself"):
+            refuse_existing(out, overwrite=True)
+        with pytest.raises(InputError, match="leads back to itself"):
+            RunFolder(out, {}, resume=False)
+        with pytest.raises(InputError, match="leads back to itself"):
+            require_ours(out)
 
 
 def test_an_existing_folder_is_kept_unless_overwriting_is_asked_for(tmp_path: Path) -> None:
@@ -103,7 +153,7 @@ def test_the_old_folder_comes_back_if_the_last_rename_fails(tmp_path: Path, monk
     monkeypatch.setattr(Path, "rename", stopped)
     with new_folder(out, overwrite=True, marker="ours") as folder:  # Linux does not rename: there is no such moment
         (folder / "ours").write_text("precious")
-    monkeypatch.setattr("remargin.files._swapped", lambda one, other: False)
+    monkeypatch.setattr("remargin.files.atomic._swapped", lambda one, other: False)
     with pytest.raises(KeyboardInterrupt), new_folder(out, overwrite=True, marker="ours"):
         pass
     assert (out / "ours").read_text() == "precious"
@@ -161,7 +211,7 @@ def test_a_killed_process_leaves_the_old_folder(tmp_path: Path) -> None:
     out.mkdir()
     (out / "old.txt").write_text("old")
     program = (
-        "import sys, time; from remargin.files import new_folder\n"
+        "import sys, time; from remargin.files.atomic import new_folder\n"
         "with new_folder(sys.argv[1], overwrite=True, marker='old.txt') as f:\n"
         "    (f / 'half.txt').write_text('half'); print('ready', flush=True); time.sleep(60)"
     )
@@ -172,47 +222,3 @@ def test_a_killed_process_leaves_the_old_folder(tmp_path: Path) -> None:
     process.wait()
     process.stdout.close()
     assert [p.name for p in out.iterdir()] == ["old.txt"]
-
-
-def test_a_header_notices_any_change(tmp_path: Path) -> None:
-    path = tmp_path / "header.json"
-    write_header(path, {"format": "x-1", "count": 3})
-    assert read_header(path, "x-1", "again") == {"format": "x-1", "count": 3}
-    with pytest.raises(InputError, match="format 'x-1', expected 'x-2'; again"):
-        read_header(path, "x-2", "again")
-    changed = json.loads(path.read_text())
-    changed["count"] = 4
-    path.write_text(json.dumps(changed))
-    with pytest.raises(InputError, match="checksum"):
-        read_header(path, "x-1", "again")
-    for damage in ("{", "[]", "{}", "3"):
-        path.write_text(damage)
-        with pytest.raises(InputError, match="not a header"):
-            read_header(path, "x-1", "again")
-    path.unlink()
-    with pytest.raises(InputError, match="not found; again"):
-        read_header(path, "x-1", "again")
-
-
-def test_a_reader_can_be_sent_to_another_process(tmp_path: Path) -> None:
-    import pickle
-
-    np.arange(9, dtype=np.uint16).tofile(tmp_path / "a.bin")
-    reader = pickle.loads(pickle.dumps(RangeReader(tmp_path / "a.bin", np.uint16, 9)))
-    assert reader.read(np.array([3]), np.array([2])).tolist() == [3, 4]
-
-
-def test_arrays_in_files_are_read_and_their_size_is_checked(tmp_path: Path) -> None:
-    written = np.arange(300, dtype=np.uint32).reshape(-1, 3)
-    path = tmp_path / "rows.bin"
-    written.tofile(path)
-    np.testing.assert_array_equal(map_array(path, np.uint32, (100, 3)), written)
-    stretches = RangeReader(path, np.uint32, 300).read(np.array([7, 0, 299, 5]), np.array([3, 1, 1, 0]))
-    assert stretches.tolist() == [7, 8, 9, 0, 299]
-    for read in (lambda p: map_array(p, np.uint32, (100,)), lambda p: RangeReader(p, np.uint32, 100)):
-        with pytest.raises(InputError, match="1,200 bytes long, its header says 400 bytes"):
-            read(path)
-        with pytest.raises(InputError, match="missing"):
-            read(tmp_path / "nothing.bin")
-    (tmp_path / "empty.bin").touch()
-    assert map_array(tmp_path / "empty.bin", np.uint32, (0, 3)).shape == (0, 3)

@@ -1,0 +1,88 @@
+"""JSON files: anybody's, and headers of our own with a checksum, a format and fields that are known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from remargin.errors import InputError
+from remargin.files.atomic import new_file
+from remargin.files.shapes import mismatch
+
+T = TypeVar("T")
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        InputError: if the file cannot be read, or is not JSON, or nests deeper than Python can read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError("not found", file=path, do=remedy) from None
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", file=path, do=remedy) from None
+    except RecursionError:
+        raise InputError("not valid JSON (nested too deeply)", file=path, do=remedy) from None
+    except ValueError as error:
+        raise InputError(f"not valid JSON ({error})", file=path, do=remedy) from None
+
+
+def write_header(path: Path, header: Mapping[str, Any]) -> None:
+    """A JSON header with its own checksum, so that `read_header` notices any change. Replaces an older one at once."""
+    content = json.dumps({**header, "checksum": checksum(header)}, indent=1)
+    with new_file(path, overwrite=True) as file:
+        file.write(content.encode() + b"\n")
+
+
+def read_header(path: Path, shape: type[T], format: str, remedy: str) -> T:
+    """A header written by `write_header`, checked: intact, of the right format, and with the fields of that format.
+
+    Args:
+        path: the file.
+        shape: a TypedDict with the fields of the format and their types; see `mismatch`.
+        format: its name and version, as in "remargin-tokens-1", which a field of that name must have.
+        remedy: what to do about a header that cannot be used.
+
+    Raises:
+        InputError: if the header is missing, damaged, of another format, or lacks a field or has one too many.
+    """
+    try:
+        header = read_json(path, remedy)
+        found = header.pop("checksum")
+    except InputError as error:
+        if error.problem.startswith("not valid JSON"):
+            raise InputError("not a header that remargin wrote", file=path, do=remedy) from None
+        raise
+    except (AttributeError, KeyError, TypeError):
+        raise InputError("not a header that remargin wrote", file=path, do=remedy) from None
+    if found != checksum(header):
+        raise InputError("header damaged: its checksum does not match", file=path, do=remedy)
+    if header.get("format") != format:
+        raise InputError(f"format {header.get('format')!r}, expected {format!r}", file=path, do=remedy)
+    if problem := mismatch(header, shape):
+        raise InputError(f"not a header of format {format}: {problem}", file=path, do=remedy)
+    return cast(T, header)
+
+
+def read_record(path: Path, kind: type[T], format: str, remedy: str) -> T:
+    """A dataclass from a header that has its fields beside the format; see `read_header`."""
+    header = read_header(path, dict[str, Any], format, remedy)
+    del header["format"]
+    if problem := mismatch(header, kind):
+        raise InputError(f"not a header of format {format}: {problem}", file=path, do=remedy)
+    return kind(**header)
+
+
+def checksum(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of plain values, whatever the order of their names.
+
+    >>> checksum({"a": 1, "b": [2.5, None]}) == checksum({"b": [2.5, None], "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
