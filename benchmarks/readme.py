@@ -7,7 +7,6 @@ tests/test_readme.py sees that they are there, as they are.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from itertools import chain
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from remargin.experiments.claim import FAILS, HOLDS, OPEN
 from remargin.experiments.claims import CLAIMS
+from remargin.experiments.outcome import read_numbers
 from remargin.experiments.reproduce import CLAIMS_FOLDER
 from remargin.report.sections import FILE, Section
 from remargin.report.tables import Block, Cell, Table
@@ -78,7 +78,7 @@ def _cells(row: list[Cell]) -> list[Cell]:
 
 def claims() -> str:
     """Every claim, with the verdict of each study."""
-    found = {study.name: json.loads((study / CLAIMS_FOLDER / "numbers.json").read_text()) for study in STUDIES}
+    found = {study.name: read_numbers(study / CLAIMS_FOLDER) for study in STUDIES}
     counts = {name: Counter(verdict["verdict"] for verdict in of.values()) for name, of in found.items()}
     said = "; ".join(f"on {name} {n[HOLDS]} hold, {n[FAILS]} do not" for name, n in counts.items())
     rows = [

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from remargin.experiments.outcome import read_numbers
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
@@ -49,7 +51,7 @@ def test_what_it_says_of_figure_3_is_the_studies() -> None:
     text, paper = " ".join(README.split()), ROOT / "results" / "paper"
     gains = {}
     for study in ("medquad", "squadmix"):
-        for model, kinds in json.loads((paper / study / "static-margins" / "numbers.json").read_text()).items():
+        for model, kinds in read_numbers(paper / study / "static-margins").items():
             gains[study, model] = [f"{kinds[f'{w} in-batch negatives']['gain']:.3f}" for w in ("without", "with")]
     (first, second), (third, fourth), (fifth, sixth) = gains.values()
     assert f"is worth {first} nDCG@10 there from MiniLM without in-batch negatives, and {second} with them" in text
@@ -118,7 +120,7 @@ def test_the_sentence_on_static_margins_is_the_studies() -> None:
         r"each run; (\d+) minutes of training for MiniLM, (\d+) for distilBERT\) is of medquad\.", text
     )
     medquad, squadmix = (
-        json.loads((ROOT / "results" / "paper" / collection / "static-margins" / "numbers.json").read_text())
+        read_numbers(ROOT / "results" / "paper" / collection / "static-margins")
         for collection in ("medquad", "squadmix")
     )
     of = [medquad["MiniLM"], medquad["distilBERT"], squadmix["MiniLM"]]

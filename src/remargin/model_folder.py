@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from remargin.errors import InputError, first_line
-from remargin.files.headers import read_json
-from remargin.files.shapes import Size, mismatch, stays_inside
+from remargin.files.checksums import sha256
+from remargin.files.headers import read_header, read_json, write_header
+from remargin.files.shapes import Checksums, Size, mismatch, stays_inside
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,6 +23,7 @@ MODULES = "sentence_transformers.models."
 ACTIVATIONS = {"linear": "torch.nn.modules.linear.Identity", "pooler": "torch.nn.modules.activation.Tanh"}
 HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 OURS = "remargin_model.json"  # in every folder that we wrote
+FORMAT = "remargin-model-1"
 INTACT = "use an intact model folder"
 MODULES_FILE = "modules.json"
 ORDER = ["Transformer", "Pooling", "Dense", "Normalize"]
@@ -164,7 +166,10 @@ def _pooling(pooling: Path, dense: Path | None, has_prompts: bool) -> Pooling:
 
 
 def write_settings(folder: Path, settings: Settings, projection: nn.Linear | None, hidden_size: int) -> None:
-    """Everything beside the transformer and the tokenizer: modules, pooling, projection, prompts, lengths."""
+    """Everything beside the transformer and the tokenizer: modules, pooling, projection, prompts, lengths.
+
+    The lengths come last, with the checksums of all files in the folder.
+    """
     assert settings.pooling is not None
     mode, _, head = settings.pooling.partition("+")
     names = ["Transformer", "Pooling", *(["Dense"] if projection is not None else [])]
@@ -202,7 +207,30 @@ def write_settings(folder: Path, settings: Settings, projection: nn.Linear | Non
     card = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": settings.similarity}
     _write(folder / "config_sentence_transformers.json", card)
     lengths = {"query_length": settings.query_length, "document_length": settings.document_length}
-    _write(folder / OURS, lengths)
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    write_header(
+        folder / OURS, {"format": FORMAT, **lengths, "sha256": {name: sha256(folder / name) for name in files}}
+    )
+
+
+class ModelHeader(TypedDict):
+    """The lengths of a model that we wrote, and the checksums of its files."""
+
+    format: str
+    query_length: Size
+    document_length: Size
+    sha256: Checksums
+
+
+def verify_model(folder: Path, remedy: str) -> None:
+    """See that a model is as it was written. To load one it need not be: people may change what they like.
+
+    Raises:
+        InputError: if a file is missing, or was changed since.
+    """
+    for name, before in read_header(folder / OURS, ModelHeader, FORMAT, remedy)["sha256"].items():
+        if not (folder / name).is_file() or sha256(folder / name) != before:
+            raise InputError("damaged or missing", file=folder / name, do=remedy)
 
 
 def _read(path: Path, kind: type, missing: Any = None) -> Any:

@@ -13,7 +13,7 @@ from remargin.experiments.claim import FAILS, HOLDS, OPEN
 from remargin.experiments.claims import CLAIMS, check_claims, checked_only, claims
 from remargin.experiments.claims_of_figures import ROLES
 from remargin.experiments.claims_of_variants import TARGETS
-from remargin.experiments.outcome import read_numbers
+from remargin.experiments.outcome import all_numbers
 from remargin.experiments.results import HITS, MEASURE, RECALL, WITH, WITHOUT
 
 from .claimed import as_the_paper, baseline, put
@@ -352,5 +352,5 @@ def test_on_the_screen_open_ones_are_left_out() -> None:
 
 def test_claims_and_tables_call_rows_by_the_same_names(study_folder: Path) -> None:
     """Else a verdict would be open for ever."""
-    found = check_claims(read_numbers(study_folder))
+    found = check_claims(all_numbers(study_folder))
     assert not [v.claim.name for v in found if "there is no" in v.evidence or "no backbone has" in v.evidence]

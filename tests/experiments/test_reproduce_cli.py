@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -23,6 +22,7 @@ from remargin.cli import app
 from remargin.cli.reproduce import NAMES
 from remargin.errors import InputError
 from remargin.experiments.claims import CLAIMS
+from remargin.experiments.outcome import read_numbers
 from remargin.experiments.reproduce import EXPERIMENTS
 from remargin.report.sections import Section
 
@@ -221,6 +221,6 @@ def test_killed_again_and_again_it_ends_with_the_same_numbers(tiny_model: Any, t
     assert undisturbed.wait() == 0
     texts = []
     for name in ("killed", "undisturbed"):
-        numbers = json.loads((tmp_path / name / "variants" / "numbers.json").read_text())["tiny"]
+        numbers = read_numbers(tmp_path / name / "variants")["tiny"]
         texts.append({row: {k: v for k, v in of.items() if "seconds" not in k} for row, of in numbers.items()})
     assert texts[0] == texts[1]

@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from remargin.experiments import results
 from remargin.experiments import trainer as module
 from remargin.experiments.baselines import EASY_BINS_DROPPED, TEACHERS
 from remargin.experiments.claim import OPEN
+from remargin.experiments.outcome import read_numbers
 from remargin.experiments.reproduce import EXPERIMENTS, reproduce
 from remargin.experiments.results import FORMAT as RUN_FORMAT
 from remargin.experiments.results import LAST, MEASURE, TEST, ZERO_SHOT, Result
@@ -50,7 +52,7 @@ def test_every_section_can_be_made_again_from_the_small_files(study_folder: Path
     for name, experiment in EXPERIMENTS.items():
         made, before = experiment(again), Section.load(study_folder / name)
         assert made.section == without_texts(before), name
-        assert json.loads((study_folder / name / "numbers.json").read_text()) == json.loads(json.dumps(made.numbers))
+        assert read_numbers(study_folder / name) == json.loads(json.dumps(made.numbers))
 
 
 def test_what_is_there_is_not_trained_again(
@@ -87,7 +89,7 @@ def test_a_sweep_is_counted_and_its_choice_is_devs(study_folder: Path) -> None:
     chosen = choose(study, "tiny", STATIC)
     highest = {value: max(v[MEASURE] for step, v in result.curve if step) for value, result in found.points}
     assert highest[chosen.tuned_to or 0.0] == max(highest.values())
-    numbers = json.loads((study_folder / "variants" / "numbers.json").read_text())["tiny"]["static"]
+    numbers = read_numbers(study_folder / "variants")["tiny"]["static"]
     own = [study.run(replace(chosen.spec, seed=seed)) for seed in PLAN.seeds]
     trained = sum(result.seconds * result.best_step / result.steps for result in own) / len(own)
     assert numbers["seconds"] == pytest.approx(trained + sum(result.seconds for _, result in found.points))
@@ -181,7 +183,7 @@ def test_table_3_of_an_unfinished_study_lacks_our_rows_but_never_the_papers(stud
         lacking = [name for name in rows[0] if name not in rows[1]]
         assert lacking == [row.name for row in (gone if gone[0] is EXPLICIT_MEAN else BESIDE)]
         assert table.notes == [*whole.notes, f"Not trained for tiny: {'; '.join(lacking)}."]
-    verdicts = json.loads((out / "claims" / "numbers.json").read_text())
+    verdicts = read_numbers(out / "claims")
     assert verdicts["the explicit mean does not work"]["verdict"] == OPEN
     shutil.rmtree(study.run(choose(study, "tiny", ADAPTIVE).spec).folder)
     with pytest.raises(InputError, match="no backbone has all runs of this table; run `remargin reproduce` with"):
@@ -236,18 +238,33 @@ def test_of_an_unfinished_study_everything_is_made_that_can_be(study_folder: Pat
     assert [line for line in said if "no backbone" in line] == [
         f"{name} is left out: no backbone has all runs of this table" for name in ("baselines", "zero-shot")
     ]
-    verdicts = json.loads((out / "claims" / "numbers.json").read_text())
+    verdicts = read_numbers(out / "claims")
     assert verdicts["the explicit mean does not work"]["verdict"] == OPEN
 
 
-@pytest.mark.parametrize("name", ["variants/numbers.json", "runs/*/targets.csv.gz"])
-def test_damaged_files_are_named(name: str, study_folder: Path, tmp_path: Path) -> None:
+def one_digit(content: bytes) -> bytes:
+    """The content with another last digit, which no reader could notice by itself."""
+    *before, digit, after = re.split(rb"(\d)(?=\D*$)", content)
+    return b"".join([*before, b"3" if digit != b"3" else b"4", after])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "words"),
+    [
+        ("variants/numbers.json", lambda _: b"{no", "not a header that remargin wrote; make it again"),
+        ("variants/numbers.json", one_digit, "damaged"),
+        ("runs/*/targets.csv.gz", lambda _: b"{no", "damaged"),
+    ],
+)
+def test_damaged_files_are_named(
+    name: str, damage: Callable[[bytes], bytes], words: str, study_folder: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "study"
     shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
     damaged = list(out.glob(name))
     for path in damaged:
-        path.write_bytes(b"{no")
-    with pytest.raises(InputError, match="damaged") as refused:
+        path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(InputError, match=words) as refused:
         reproduce(Study(out, say=silent), ["target-evolution"])
     assert any(str(path) in str(refused.value) for path in damaged)
 

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-import json
+import csv
+import io
 import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from remargin.files.ledger import Ledger
 from remargin.report.figures import Arrow, Circle, CirclePanel, LineFigure, Panel, Point, Scatter, Series
+from remargin.report.run_files import write_config, write_report
 from remargin.report.sections import Section
 from remargin.report.tables import MISSING, Block, Cell, Table, number
 
+REPORT = {
+    "steps": 2,
+    "triplets": 128,
+    "before": 0.5001,
+    "best": 0.7502,
+    "best_step": 2,
+    "best_triplets": 128,
+    "stopped_early": False,
+    "seconds": 1234.5,
+    "model": "runs/faq/best",
+    "validations": [[0, {"nDCG@10": 0.5001}], [2, {"nDCG@10": 0.7502}]],
+}
 HOSTILE = "<script>alert('x')</script> & \"quotes\" 損失"
 
 
@@ -38,6 +52,12 @@ def made_up(name: str = "variants") -> Section:
     return Section(name, f"Title of {name}", summary, [table, plain], [lines, scatter, circle], settings, ["One seed."])
 
 
+def write_metrics(folder: Path, table: str) -> None:
+    """The rows of a CSV table as metrics.csv, with checksums."""
+    reader = csv.DictReader(io.StringIO(table))
+    Ledger(folder / "metrics.csv", reader.fieldnames or [], reader)
+
+
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., Path]:
     """Writes a folder as `remargin fit` does."""
@@ -49,12 +69,12 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         asked = {"data": "pairs:faq.csv", "model": "/models/minilm/best", "settings": settings}
         asked["settings"]["validation_measure"] = "nDCG@10"  # type: ignore[index]
         config = {"command": "remargin fit", "asked": asked, "versions": {"torch": "2.13"}}
-        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+        write_config(folder, config)
         header = "step,loss,explicit_mean,spread,target_mean,target_min,target_max,triplets_per_second,validation\n"
         given = rows or "0,,,,,,,,0.5\n1,0.5,0.3,0.2,0.6,0.1,0.9,10,\n2,nan,0.2,0.2,0.5,0.2,0.8,20,\n2,,,,,,,,0.75\n"
-        (folder / "metrics.csv").write_text(header + given)
+        write_metrics(folder, header + given)
         if report is not None:
-            (folder / "report.json").write_text(json.dumps(report))
+            write_report(folder, report)
         return folder
 
     return write

@@ -12,9 +12,7 @@ from remargin.experiments.reproduce import CLAIMS_FOLDER, EXPERIMENTS
 from remargin.report.collect import sections_in, studies_in
 from remargin.report.sections import PAPERS_ORDER, Section
 
-from .conftest import made_up
-
-REPORT = {"steps": 2, "seconds": 1234.5, "stopped_early": False, "validations": [[0, 0.5001], [2, 0.7502]]}
+from .conftest import REPORT, made_up
 
 
 def test_sections_are_found_at_any_depth_in_order(tmp_path: Path, make_run: Callable[..., Path]) -> None:

@@ -12,8 +12,9 @@ from remargin.report.figures import LineFigure
 from remargin.report.sections import Section
 from remargin.report.training_run import SPEEDS, run_section
 
+from .conftest import REPORT, write_metrics
+
 MakeRun = Callable[..., Path]
-REPORT = {"steps": 2, "seconds": 1234.5, "stopped_early": False, "validations": [[0, 0.5001], [2, 0.7502]]}
 
 
 def lines(section: Section) -> dict[str, LineFigure]:
@@ -57,7 +58,7 @@ def test_a_run_that_is_not_done(make_run: MakeRun) -> None:
 
 def test_a_run_that_only_began(make_run: MakeRun) -> None:
     folder = make_run("faq")
-    (folder / "metrics.csv").write_text("step,loss\n")
+    write_metrics(folder, "step,loss\n")
     section = run_section(folder)
     assert (section.tables, section.figures) == ([], [])
     assert "for 0 steps" in section.summary[0]
@@ -82,11 +83,11 @@ def test_validations_by_several_measures(make_run: MakeRun) -> None:
     [
         ("config.yaml", "asked: 3", "not the config of a training run"),
         ("config.yaml", "a: [", "not the config of a training run"),
-        ("report.json", "{", "not the report of a training run"),
-        ("report.json", "[]", "not the report of a training run"),
-        ("metrics.csv", "", "no column 'step'"),
-        ("metrics.csv", "step,loss\n1,0.5\n2,many\n", "metrics.csv:3: 'many' is not a number"),
-        ("metrics.csv", "step,loss\n1,0.5\n,0.5\n", "metrics.csv:3: no step"),
+        ("config.yaml", "a: " + "[" * 100_000, "not the config of a training run"),
+        ("report.json", "{", "not a header that remargin wrote"),
+        ("report.json", "[]", "not a header that remargin wrote"),
+        ("metrics.csv", "", "its first line is damaged"),
+        ("metrics.csv", "step,loss\n1,0.5\n", "its first line is damaged"),
     ],
 )
 def test_damaged_runs_say_which_file(make_run: MakeRun, file: str, content: str, words: str) -> None:
@@ -95,6 +96,62 @@ def test_damaged_runs_say_which_file(make_run: MakeRun, file: str, content: str,
     with pytest.raises(InputError, match=words) as caught:
         run_section(folder)
     assert file in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("loss\n0.5\n", "no column 'step'"),
+        ("step,loss\n1,0.5\n2,many\n", "metrics.csv:3: 'many' is not a number"),
+        ("step,loss\n1,0.5\n,0.5\n", "metrics.csv:3: no step"),
+    ],
+)
+def test_rows_that_are_none_say_which_line(make_run: MakeRun, table: str, words: str) -> None:
+    folder = make_run("faq")
+    write_metrics(folder, table)
+    with pytest.raises(InputError, match=words):
+        run_section(folder)
+
+
+def flipped(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "report.json", "metrics.csv"])
+def test_every_bit_counts(make_run: MakeRun, file: str) -> None:
+    """Damage that leaves a file readable would pass into a report unseen: a digit of a loss or of a setting."""
+    path = make_run("faq", REPORT) / file
+    whole = path.read_bytes()
+    run_section(path.parent)
+    refused: list[str] = []
+    for place in range(0, len(whole), 3):
+        path.write_bytes(flipped(whole, place))
+        try:
+            changed = run_section(path.parent)
+        except InputError as error:
+            refused.append(str(error))
+            continue
+        path.write_bytes(whole)
+        assert changed == run_section(path.parent), whole[place - 20 : place + 20]  # white space of YAML and JSON
+    assert len(refused) > len(whole) / 6
+    assert all(file in words for words in refused)
+
+
+def test_rows_that_are_missing_are_noticed(make_run: MakeRun) -> None:
+    folder = make_run("faq", REPORT)
+    lines = (folder / "metrics.csv").read_text().splitlines(keepends=True)
+    for kept in (lines[:-1], [*lines[:2], *lines[3:]], [lines[0], lines[2], lines[1], *lines[3:]]):
+        (folder / "metrics.csv").write_text("".join(kept))
+        with pytest.raises(InputError, match=r"metrics.csv: not the rows that report|metrics.csv:\d: damaged"):
+            run_section(folder)
+
+
+def test_the_last_line_of_a_run_that_was_killed_does_not_count(make_run: MakeRun) -> None:
+    folder = make_run("faq")
+    before = run_section(folder)
+    with (folder / "metrics.csv").open("a") as file:
+        file.write("3,0.1,0.")
+    assert run_section(folder) == before
 
 
 def test_the_columns_are_those_that_fit_writes() -> None:

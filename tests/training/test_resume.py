@@ -6,11 +6,13 @@ import csv
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,12 @@ import torch
 from remargin import BiEncoder, ContrastiveLoss, InputError, MarginLoss
 from remargin.experiments.targets import TargetLog, read_targets
 from remargin.files.headers import read_header, write_header
+from remargin.files.ledger import Ledger
 from remargin.training import log, loop
 from remargin.training.checkpoint import FORMAT, Progress, load_checkpoint, save_checkpoint
 from remargin.training.loop import fit
 from remargin.training.optimiser import make_optimiser
+from remargin.training.run import RunRequest, start
 from remargin.training.validation import Validator
 
 from .conftest import settings, silent
@@ -163,13 +167,12 @@ def test_a_kill_while_a_table_is_rewritten_loses_nothing(tmp_path: Path, monkeyp
         def __init__(self, *_: Any, **__: Any) -> None:
             raise KeyboardInterrupt
 
-    (tmp_path / "metrics.csv").write_text("step,loss\n1,0.5\n2,0.4\n")
+    Ledger(tmp_path / "metrics.csv", ["step", "loss"], [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}])
     targets = TargetLog(tmp_path / "targets.csv")
     targets(0, *torch.eye(2).expand(3, 2, 2))
     targets.save()
     before = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    monkeypatch.setattr(log.csv, "DictWriter", Killed)
-    monkeypatch.setattr(log.csv, "writer", Killed)
+    monkeypatch.setattr(csv, "writer", Killed)
     with pytest.raises(KeyboardInterrupt):
         log.Log(tmp_path, None, 2, 4, silent, log.Meter(1.0, 1.0)).__enter__()
     with pytest.raises(KeyboardInterrupt):
@@ -329,3 +332,42 @@ def test_a_resumed_run_keeps_the_best_model_that_its_checkpoint_knows(
     assert (fitted.best, fitted.best_step) == (0.2, 2)
     best = safetensors.torch.load_file(tmp_path / "run" / "best" / "model.safetensors")
     assert all(torch.equal(best[name], known[name]) for name in known)
+
+
+def damaged(content: bytes) -> Iterator[bytes]:
+    """Half of the content, and all of it with one other bit."""
+    yield content[: len(content) // 2]
+    middle = len(content) // 2
+    yield content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "remargin_model.json"])
+def test_a_finished_run_does_not_vouch_for_a_damaged_model(
+    name: str, beir: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run")
+    fitted = start(request, settings(steps=2, validate_every=1), say=silent)
+    assert fitted.model.name == "best"
+    assert start(request, settings(steps=2, validate_every=1), resume=True, say=silent).model == fitted.model
+    whole = (fitted.model / name).read_bytes()
+    for content in (*damaged(whole), None):
+        (fitted.model / name).unlink()
+        if content is not None:
+            (fitted.model / name).write_bytes(content)
+        with pytest.raises(InputError, match=r"best.*; start the run anew in another folder"):
+            start(request, settings(steps=2, validate_every=1), resume=True, say=silent)
+        (fitted.model / name).write_bytes(whole)
+    assert start(request, settings(steps=2, validate_every=1), resume=True, say=silent).model == fitted.model
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "metrics.csv"])
+def test_a_run_with_a_damaged_record_is_not_resumed(name: str, beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run")
+    start(request, settings(steps=2), say=silent)
+    path = tmp_path / "run" / name
+    digit = re.sub(rb"0\.(\d)", lambda found: b"0.7" if found[1] != b"7" else b"0.6", path.read_bytes(), count=1)
+    assert digit != path.read_bytes()
+    path.write_bytes(digit)
+    with pytest.raises(InputError, match=name):
+        start(request, settings(steps=2), resume=True, say=silent)
+    assert path.read_bytes() == digit  # nothing is lost

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from remargin.errors import InputError
-from remargin.files.atomic import new_file
+from remargin.files.headers import read_header, write_header
 from remargin.report.sections import Section
 
 NUMBERS = "numbers.json"
+FORMAT = "remargin-numbers-1"
 ALSO = "also"  # the numbers of a table for further test collections
 
 
@@ -26,14 +26,31 @@ class Outcome:
     def save(self, folder: Path) -> Path:
         """Write both into a folder of their own, and return it."""
         self.section.save(folder, overwrite=True)
-        with new_file(folder / NUMBERS, overwrite=True) as file:
-            file.write(json.dumps(self.numbers, indent=1, sort_keys=True).encode() + b"\n")
+        numbers = json.loads(json.dumps(self.numbers, sort_keys=True))
+        write_header(folder / NUMBERS, {"format": FORMAT, "numbers": numbers})
         return folder
 
 
+class NumbersHeader(TypedDict):
+    """numbers.json: the numbers of an experiment."""
+
+    format: str
+    numbers: dict[str, Any]
+
+
 def read_numbers(folder: Path) -> dict[str, Any]:
-    """The numbers of every experiment in a folder, by the experiment's name."""
-    return {path.parent.name: _read(path) for path in sorted(folder.glob(f"*/{NUMBERS}"))}
+    """The numbers that `Outcome.save` wrote into a folder.
+
+    Raises:
+        InputError: if they are missing, or not as they were written.
+    """
+    again = f"make it again (`remargin reproduce {folder.name}`)"
+    return read_header(folder / NUMBERS, NumbersHeader, FORMAT, again)["numbers"]
+
+
+def all_numbers(study: Path) -> dict[str, Any]:
+    """The numbers of every experiment in a study's folder, by the experiment's name."""
+    return {path.parent.name: read_numbers(path.parent) for path in sorted(study.glob(f"*/{NUMBERS}"))}
 
 
 def with_tests(tables: Mapping[str, dict[str, Any]], first: str) -> dict[str, Any]:
@@ -67,10 +84,3 @@ def every_test(of_models: Mapping[str, Any]) -> dict[str, Any]:
     """
     tables = by_test(of_models)
     return {f"{m} on {test}" if test else m: table for test, of_test in tables.items() for m, table in of_test.items()}
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise InputError("damaged", file=path, do=f"make it again (`remargin reproduce {path.parent.name}`)") from None

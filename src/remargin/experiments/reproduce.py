@@ -12,7 +12,7 @@ from remargin.experiments.curves import adaptive_margins, distributed_margins
 from remargin.experiments.instance import instance
 from remargin.experiments.loss_geometry import loss_geometry
 from remargin.experiments.memory import memory
-from remargin.experiments.outcome import Outcome, read_numbers
+from remargin.experiments.outcome import Outcome, all_numbers
 from remargin.experiments.results import NotTrained
 from remargin.experiments.static_margins import static_margins
 from remargin.experiments.study import Study
@@ -70,5 +70,5 @@ def reproduce(study: Study, names: Sequence[str]) -> list[Path]:
             raise lacking
         if not names and not sections_of(study.out):
             raise InputError("has no experiments yet", file=study.out, do="make some: `remargin reproduce NAME`")
-        numbers = {name: found for name, found in read_numbers(study.out).items() if name in EXPERIMENTS}
+        numbers = {name: found for name, found in all_numbers(study.out).items() if name in EXPERIMENTS}
         return [*folders, claims(numbers).save(study.out / CLAIMS_FOLDER)]

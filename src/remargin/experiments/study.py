@@ -42,6 +42,7 @@ from remargin.experiments.training_set import TrainingSet
 from remargin.files.atomic import locked, new_file
 from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
+from remargin.model_folder import verify_model
 from remargin.progress import tell
 from remargin.report.zero_shot import Column
 
@@ -203,7 +204,9 @@ class Study:
             result.save()
             shutil.rmtree(fitted / "checkpoint", ignore_errors=True)  # from here on, it is not trained again
         for what in lacking:
-            self._measure(result, what, fitted / ("last" if what in (LAST, ZERO_SHOT_LAST) else "best"), spec.model)
+            model = fitted / ("last" if what in (LAST, ZERO_SHOT_LAST) else "best")
+            verify_model(model, f"delete {fitted} and go on")
+            self._measure(result, what, model, spec.model)
             result.save()
         return result
 

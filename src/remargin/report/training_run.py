@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from remargin.errors import InputError
+from remargin.files.ledger import LedgerContent
 from remargin.report.figures import Figure, LineFigure, Panel, Series
+from remargin.report.run_files import (
+    CONFIG,
+    GIVE,
+    METRICS,
+    REPORT,
+    RunReport,
+    read_config,
+    read_metrics,
+    read_report,
+)
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 
-CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
 ABOUT = ("settings", "command", "versions")  # parts of the config that are not data or model
 SHOWN = 12  # with more validations than this, the table has only some of them
 SPEEDS = {
@@ -47,18 +53,21 @@ def run_section(folder: str | Path) -> Section:
 
     Example:
         >>> import tempfile
+        >>> from remargin.files.ledger import Ledger
+        >>> from remargin.report.run_files import write_config
         >>> folder = Path(tempfile.mkdtemp())
-        >>> asked = "{data: faq, model: minilm, settings: {steps: 2, batch_size: 64, loss: {target: distributed}}}"
-        >>> _ = (folder / "config.yaml").write_text(f"asked: {asked}")
-        >>> _ = (folder / "metrics.csv").write_text("step,loss\\n1,0.5\\n2,0.25\\n")
+        >>> settings = {"steps": 2, "batch_size": 64, "loss": {"target": "distributed"}}
+        >>> asked = {"data": "faq", "model": "minilm", "settings": settings}
+        >>> write_config(folder, {"command": "remargin fit", "asked": asked, "versions": {}})
+        >>> _ = Ledger(folder / "metrics.csv", ["step", "loss"], [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}])
         >>> section = run_section(folder)
         >>> section.summary[0], section.figures[0].panels[0].series[0].y
         ('minilm was trained on faq for 2 steps of 64 triplets. Target: distributed.', [0.5, 0.25])
     """
     folder = Path(folder)
-    config = _read_config(folder / CONFIG)
-    metrics = _read_metrics(folder / METRICS)
-    report = _read_report(folder / REPORT)
+    config = _config(folder)
+    report = read_report(folder)
+    metrics = _columns(folder / METRICS, read_metrics(folder, report))
     measure = str(config["settings"].get("validation_measure", "validation"))
     validations = _validations(report, metrics, measure)
     summary = [*_what(config, metrics, report), *_gain(validations, measure, report), *_pace(metrics, report)]
@@ -70,38 +79,25 @@ def run_section(folder: str | Path) -> Section:
     return Section(name, f"Training run {name}", summary, tables, _figures(metrics, validations), settings, notes)
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def _config(folder: Path) -> dict[str, Any]:
     """What the run was asked to do (data, model, `settings`), and the command and versions that did it."""
+    config = read_config(folder)
+    asked = config["asked"]
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        asked = config["asked"]
-        about = {key: config[key] for key in ABOUT if key in config}
-        return {**asked, **about, "settings": {**asked["settings"], "loss": dict(asked["settings"]["loss"])}}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError):
-        raise InputError("not the config of a training run", file=path, do="give a folder that `fit` wrote") from None
+        settings = {**asked["settings"], "loss": dict(asked["settings"]["loss"])}
+    except (KeyError, TypeError, ValueError):
+        raise InputError("not the config of a training run", file=folder / CONFIG, do=GIVE) from None
+    return {**asked, "command": config["command"], "versions": config["versions"], "settings": settings}
 
 
-def _read_report(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-        return {**report, "seconds": float(report["seconds"]), "steps": int(report["steps"])}
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError("not the report of a training run", file=path, do="give a folder that `fit` wrote") from None
-
-
-def _read_metrics(path: Path) -> Metrics:
+def _columns(path: Path, metrics: LedgerContent) -> Metrics:
     """The columns of metrics.csv; None where a row has no value."""
-    with open(path, newline="", encoding="utf-8", errors="replace") as file:
-        reader = csv.DictReader(file)
-        names = reader.fieldnames or []
-        if "step" not in names:
-            raise InputError("no column 'step'", file=path, do="give a folder that `fit` wrote")
-        columns: Metrics = {name: [] for name in names}
-        for row in reader:
-            for name in names:
-                columns[name].append(_value(row[name], path, reader.line_num))
+    if "step" not in metrics.columns:
+        raise InputError("no column 'step'", file=path, do=GIVE)
+    columns: Metrics = {name: [] for name in metrics.columns}
+    for line, row in enumerate(metrics.rows, start=2):
+        for name, text in row.items():
+            columns[name].append(_value(text, path, line))
     if None in columns["step"]:
         line = columns["step"].index(None) + 2
         raise InputError("no step", file=path, line=line, do="delete the line")
@@ -127,17 +123,17 @@ def _column(metrics: Metrics, name: str) -> tuple[list[float], list[float]]:
 Validations = dict[str, list[tuple[float, float]]]  # steps and values, by measure
 
 
-def _validations(report: dict[str, Any] | None, metrics: Metrics, measure: str) -> Validations:
+def _validations(report: RunReport | None, metrics: Metrics, measure: str) -> Validations:
     """The validations in the report, which may have several measures and all digits; without it, those in the log."""
     found: Validations = {}
-    for step, values in (report or {}).get("validations", []):
-        for name, value in (values if isinstance(values, dict) else {measure: values}).items():
+    for step, values in report["validations"] if report else []:
+        for name, value in values.items():
             found.setdefault(name, []).append((step, value))
     logged = list(zip(*_column(metrics, "validation"), strict=True))
     return found or ({measure: logged} if logged else {})
 
 
-def _what(config: dict[str, Any], metrics: Metrics, report: dict[str, Any] | None) -> list[str]:
+def _what(config: dict[str, Any], metrics: Metrics, report: RunReport | None) -> list[str]:
     settings = config["settings"]
     steps = report["steps"] if report else max(metrics["step"], key=lambda step: step or 0, default=0)
     place = Path(str(config.get("model")))
@@ -150,7 +146,7 @@ def _what(config: dict[str, Any], metrics: Metrics, report: dict[str, Any] | Non
     return [f"{start} for {steps:,} steps of {size} triplets{early}. Target: {target}{in_batch}."]
 
 
-def _gain(validations: Validations, measure: str, report: dict[str, Any] | None) -> list[str]:
+def _gain(validations: Validations, measure: str, report: RunReport | None) -> list[str]:
     words = []
     values = validations.get(measure, [])
     if len(values) > 1:
@@ -159,13 +155,13 @@ def _gain(validations: Validations, measure: str, report: dict[str, Any] | None)
         change = f"a gain of {best - before:.3f}" if best > before else "no gain"
         validated = f"{before:.3f} before, {best:.3f} at best, at step {step:,}: {change}"
         words.append(f"{measure} on the validation queries: {validated}.")
-    also = (report or {}).get("also")
+    also = report.get("also") if report else None
     if also:
         words.append(f"{also['measure']} on {also['data']}: {also['before']:.3f} before, {also['after']:.3f} after.")
     return words
 
 
-def _pace(metrics: Metrics, report: dict[str, Any] | None) -> list[str]:
+def _pace(metrics: Metrics, report: RunReport | None) -> list[str]:
     _, values = _column(metrics, "triplets_per_second")
     pace = f", at a median of {statistics.median(values):,.1f} triplets a second" if values else ""
     if report:

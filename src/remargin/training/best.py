@@ -8,7 +8,7 @@ from pathlib import Path
 
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.model_folder import OURS
+from remargin.model_folder import OURS, verify_model
 from remargin.training.checkpoint import Progress
 from remargin.training.engine import Engine
 from remargin.training.log import Log, Meter
@@ -65,15 +65,17 @@ class Best:
         A better one, found after the checkpoint was written, is dropped: the resumed run may not find it again.
 
         Raises:
-            InputError: if it is missing, or is the best by another measure.
+            InputError: if it is missing or damaged, or is the best by another measure.
         """
         kept, progress = self._checkpoint / "best", self._progress
         if kept.exists():
             shutil.rmtree(self._folder, ignore_errors=True)
             kept.rename(self._folder)
+        do = "start the run anew in another folder"
         if progress.best_step is not None and not (self._folder / OURS).is_file():
-            do = "start the run anew in another folder"
             raise InputError("the best model of the run is missing", file=self._folder, do=do)
+        if progress.best_step is not None:
+            verify_model(self._folder, do)
         measure = None if self._validator is None else self._validator.measure
         if measure is not None and progress.validations and measure not in progress.validations[0][1]:
             problem = f"the run was not validated by {measure} before"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 import time
 from collections.abc import Callable
@@ -13,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from remargin.errors import InputError
-from remargin.files.atomic import new_file
+from remargin.files.ledger import Ledger, read_ledger
+from remargin.report.run_files import METRICS
 
 COLUMNS = (
     "step", "loss", "explicit_mean", "spread", "margin_mean", "margin_min", "margin_max",
@@ -92,7 +90,7 @@ class Log:
         self, out: Path, fabric: Any, start: int, steps: int, say: Callable[[str], None], meter: Meter
     ) -> None:
         out.mkdir(parents=True, exist_ok=True)
-        self._path = out / "metrics.csv"
+        self._path = out / METRICS
         self._fabric = fabric
         self._start = start
         self._steps = steps
@@ -102,10 +100,7 @@ class Log:
 
     def __enter__(self) -> Log:
         kept = self._rows_before(self._start) if self._start and self._path.exists() else []
-        with new_file(self._path, overwrite=True) as out, io.TextIOWrapper(out, newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            writer.writerows(kept)
+        self._ledger = Ledger(self._path, COLUMNS, kept)
         self._began = time.perf_counter()
         return self
 
@@ -144,17 +139,9 @@ class Log:
         self._say(f"step {step:,}: validation " + ", ".join(f"{name} {value:.4f}" for name, value in values.items()))
 
     def _write(self, row: dict[str, Any]) -> None:
-        with open(self._path, "a", newline="") as file:
-            csv.DictWriter(file, COLUMNS).writerow(
-                {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()}
-            )
+        self._ledger.append({name: f"{v:.6g}" if isinstance(v, float) else v for name, v in row.items()})
 
     def _rows_before(self, step: int) -> list[dict[str, str]]:
         """The rows that a resumed run keeps: those up to its checkpoint."""
-        with open(self._path, newline="", encoding="utf-8", errors="replace") as file:
-            rows = csv.DictReader(file)
-            if not {"step"} <= set(rows.fieldnames or ()) <= {*COLUMNS}:
-                do = "put it back, or delete it: the run goes on without"
-                raise InputError("its first line is damaged", file=self._path, do=do)
-            whole = (row for row in rows if None not in row and (row["step"] or "").isdigit())
-            return [row for row in whole if int(row["step"]) <= step]
+        metrics = read_ledger(self._path, "put it back, or delete it: the run goes on without", COLUMNS)
+        return [row for row in metrics.rows if int(row["step"]) <= step]

@@ -23,6 +23,7 @@ from remargin.files.atomic import on_disk
 from remargin.files.checksums import sha256
 from remargin.mining import MiningSettings, mine
 from remargin.progress import tell
+from remargin.report.run_files import write_report
 from remargin.retrieval.search import search
 from remargin.training.loop import Fitted, fit
 from remargin.training.run_folder import RunFolder
@@ -115,7 +116,7 @@ def start(
                 "after": after,
             }
             say(f"{request.also}: {settings.validation_measure} {before:.4f} before, {after:.4f} after")
-        folder.write_report(report)
+        write_report(out, report)
     return fitted
 
 

@@ -10,13 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from remargin.errors import InputError
-from remargin.files.atomic import locked, new_file, on_disk, remove_left, resolved
+from remargin.files.atomic import locked, on_disk, remove_left, resolved
+from remargin.report.run_files import CONFIG, METRICS, RunConfig, read_config, write_config
 from remargin.versions import versions
-
-CONFIG = "config.yaml"
 
 
 class RunFolder:
@@ -52,10 +49,11 @@ class RunFolder:
             new = self._is_new()
             try:
                 if new:
-                    self._write({"command": " ".join(sys.argv), "asked": self._asked, "versions": versions()})
+                    about = {"command": " ".join(sys.argv), "asked": self._asked, "versions": versions()}
+                    write_config(self.path, about)
                 yield
             except InputError:
-                if new and not (self.path / "metrics.csv").exists():
+                if new and not (self.path / METRICS).exists():
                     self._clear(made)
                 raise
 
@@ -66,12 +64,7 @@ class RunFolder:
         if changed := [name for name in hashes if hashes[name] != before.get(name)]:
             problem = f"the run was started on other data: {', '.join(changed)} changed"
             raise InputError(problem, file=self.path, do="put back what it was, or start another run")
-        self._write(config)
-
-    def write_report(self, report: dict[str, Any]) -> None:
-        """Say what came of the run."""
-        with new_file(self.path / "report.json", overwrite=True) as file:
-            file.write(json.dumps(report, indent=1).encode())
+        write_config(self.path, config)
 
     @property
     def _config(self) -> Path:
@@ -101,23 +94,11 @@ class RunFolder:
         if made:
             self.path.rmdir()
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> RunConfig:
         do = "choose another place"
-        try:
-            config = yaml.safe_load(self._config.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            problem = f"no run to go on with: there is no {CONFIG} in it"
-            raise InputError(problem, file=self.path, do=do) from None
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
-            config = None
-        if not isinstance(config, dict) or not isinstance(config.get("asked"), dict):
-            raise InputError("not the config of a training run", file=self._config, do=do)
-        return config
-
-    def _write(self, config: dict[str, Any]) -> None:
-        plain = json.loads(json.dumps(config))
-        with new_file(self._config, overwrite=True) as file:
-            file.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode())
+        if not self._config.exists():
+            raise InputError(f"no run to go on with: there is no {CONFIG} in it", file=self.path, do=do)
+        return read_config(self.path, do)
 
 
 def _placed(asked: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,124 @@
+"""The files of a training run that people and `remargin report` read, each with a checksum: what changed is noticed.
+
+config.yaml says what was asked for, metrics.csv what happened on the way, report.json what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+import yaml
+
+from remargin.errors import InputError
+from remargin.files.atomic import new_file
+from remargin.files.headers import checksum, read_header, write_header
+from remargin.files.ledger import LedgerContent, read_ledger
+from remargin.files.shapes import Count, mismatch
+
+CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
+CONFIG_FORMAT, REPORT_FORMAT = "remargin-config-1", "remargin-report-1"
+GIVE = "give a folder that `fit` wrote"
+
+
+class RunConfig(TypedDict):
+    """What a run was asked to do, the command and versions that did it, and hashes of what it was made from."""
+
+    format: str
+    command: str
+    asked: dict[str, Any]
+    versions: dict[str, str | None]
+    sha256: NotRequired[dict[str, str]]
+
+
+class Elsewhere(TypedDict):
+    """What training did to the measure on another collection."""
+
+    data: str
+    measure: str
+    before: float
+    after: float
+
+
+class RunReport(TypedDict):
+    """What came of a run, and the checksum of its metrics. Validations are steps with the value of each measure."""
+
+    format: str
+    steps: Count
+    triplets: Count
+    before: float | None
+    best: float | None
+    best_step: Count | None
+    best_triplets: Count | None
+    stopped_early: bool
+    seconds: float
+    model: str
+    validations: list[tuple[Count, dict[str, float]]]
+    metrics: str
+    also: NotRequired[Elsewhere]
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """Write config.yaml, or replace it."""
+    plain = json.loads(json.dumps({**config, "format": CONFIG_FORMAT}))
+    with new_file(folder / CONFIG, overwrite=True) as file:
+        content = {**plain, "checksum": checksum(plain)}
+        file.write(yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode())
+
+
+def read_config(folder: Path, remedy: str = GIVE) -> RunConfig:
+    """What `write_config` wrote.
+
+    Raises:
+        InputError: if it is missing, something else, or not as it was written.
+    """
+    path = folder / CONFIG
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError("not found", file=path, do=remedy) from None
+    except (OSError, RecursionError, ValueError, yaml.YAMLError):
+        config = None
+    if not isinstance(config, dict) or not isinstance(config.get("asked"), dict):
+        raise InputError("not the config of a training run", file=path, do=remedy)
+    found = config.pop("checksum", None)
+    if config.get("format") != CONFIG_FORMAT:
+        other = f"format {config.get('format')!r}, expected {CONFIG_FORMAT!r}"
+        raise InputError(other, file=path, do=remedy)
+    try:
+        whole = found == checksum(config)
+    except (TypeError, ValueError):  # dates and the like, which we never write
+        whole = False
+    if not whole:
+        raise InputError("was changed since it was written: its checksum does not match", file=path, do=remedy)
+    if problem := mismatch(config, RunConfig):
+        raise InputError(f"not the config of a training run: {problem}", file=path, do=remedy)
+    return config  # type: ignore[return-value]
+
+
+def write_report(folder: Path, report: Mapping[str, Any]) -> None:
+    """Write report.json, or replace it, for the metrics that are there."""
+    metrics = read_metrics(folder).checksum
+    plain = json.loads(json.dumps({**report, "metrics": metrics}))
+    write_header(folder / REPORT, {"format": REPORT_FORMAT, **plain})
+
+
+def read_report(folder: Path) -> RunReport | None:
+    """What `write_report` wrote; None if the run is not done."""
+    if not (folder / REPORT).is_file():
+        return None
+    return read_header(folder / REPORT, RunReport, REPORT_FORMAT, GIVE)
+
+
+def read_metrics(folder: Path, report: RunReport | None = None) -> LedgerContent:
+    """The rows of metrics.csv; those that belong to a report, if there is one.
+
+    Raises:
+        InputError: if a row is not as it was written, or rows are missing.
+    """
+    metrics = read_ledger(folder / METRICS, GIVE)
+    if report is not None and report["metrics"] != metrics.checksum:
+        raise InputError(f"not the rows that {REPORT} was written for", file=folder / METRICS, do=GIVE)
+    return metrics
