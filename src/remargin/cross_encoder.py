@@ -289,6 +289,7 @@ def _load(folder: Path, seed: int) -> tuple[nn.Module, bool]:
     from transformers import AutoModelForSequenceClassification
 
     model_folder.require_safetensors(folder)
+    model_folder.refuse_decoder(folder)
     try:
         with quiet_transformers(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

@@ -336,6 +336,7 @@ def _load_backbone(folder: Path) -> tuple[nn.Module, _Checkpoint]:
     from transformers import AutoModel
 
     model_folder.require_safetensors(folder)
+    model_folder.refuse_decoder(folder)
     try:
         with quiet_transformers():
             backbone, info = AutoModel.from_pretrained(

@@ -54,10 +54,11 @@ class MiningSettings:
 
 
 class MinedPart(TypedDict):
-    """Triplets of some queries, as rows of ids, and how many of their negatives were drawn at random."""
+    """Triplets of some queries, as rows of ids; negatives that were drawn at random, and queries without a ranking."""
 
     rows: list[list[str]]
     filled: Count
+    empty: Count
 
 
 @dataclass
@@ -68,11 +69,13 @@ class Mined:
         triplets: how many.
         queries: how many of the queries had a relevant document, and so got triplets.
         filled_at_random: negatives that were drawn at random because the ranking had too few documents.
+        without_ranking: how many of the queries have an empty ranking, so that all their negatives are random.
     """
 
     triplets: int
     queries: int
     filled_at_random: int
+    without_ranking: int
 
 
 def mine(
@@ -115,8 +118,7 @@ def mine(
         for number, chunk in enumerate(track(chunks, "mining", total=len(chunks))):
             if parts.find(number) is None:
                 rng = np.random.default_rng([settings.seed, number])
-                rows, filled = candidates.triplets(chunk, positives, rng)
-                parts.write(number, {"rows": rows, "filled": filled})
+                parts.write(number, candidates.triplets(chunk, positives, rng))
         return _join(out, parts, len(chunks), len(queries), settings, overwrite)
 
 
@@ -127,7 +129,7 @@ def _join(
     names = (
         [f"negative_id_{i + 1}" for i in range(settings.per_triplet)] if settings.per_triplet > 1 else ["negative_id"]
     )
-    mined = Mined(0, queries, 0)
+    mined = Mined(0, queries, 0, 0)
     with new_file(out, overwrite) as file:
         file.write("\t".join(["query_id", "positive_id", *names]).encode() + b"\n")
         for number in range(count):
@@ -135,6 +137,7 @@ def _join(
             file.write("".join("\t".join(row) + "\n" for row in part["rows"]).encode())
             mined.triplets += len(part["rows"])
             mined.filled_at_random += part["filled"]
+            mined.without_ranking += part["empty"]
     return mined
 
 
@@ -148,6 +151,20 @@ def _fingerprint(
         known += [model.fingerprint(), model.query_length, model.document_length]
         known += [model.query_prefix, model.document_prefix]
     return hashlib.blake2b(json.dumps(known).encode(), digest_size=8).hexdigest()
+
+
+def require_ranked(mined: Mined) -> None:
+    """Refuse triplets whose negatives were all drawn at random, although BM25 was to find them.
+
+    Raises:
+        InputError: if BM25 found nothing for any query.
+    """
+    from remargin.retrieval.bm25 import NO_SPACES
+
+    if mined.without_ranking == mined.queries:
+        problem = f"BM25 finds nothing for any of the {mined.queries:,} training queries; {NO_SPACES}"
+        do = "mine negatives with a model (`remargin mine --negatives model`), and give them with --triplets"
+        raise InputError(problem, do=do)
 
 
 class _Candidates:
@@ -169,10 +186,8 @@ class _Candidates:
 
             self._search = DenseIndex(model, Vectors.of(model, collection.documents)).search
 
-    def triplets(
-        self, queries: list[str], positives: dict[str, list[str]], rng: np.random.Generator
-    ) -> tuple[list[list[str]], int]:
-        """Rows of ids for some queries, and how many negatives had to be drawn at random."""
+    def triplets(self, queries: list[str], positives: dict[str, list[str]], rng: np.random.Generator) -> MinedPart:
+        """The triplets of some queries."""
         texts = {query: self._collection.queries[query] for query in queries}
         run = Run({}) if self._search is None else self._search(texts, self._settings.depth)
         rows, filled = [], 0
@@ -187,7 +202,7 @@ class _Candidates:
                         filled += wanted - len(chosen)
                     chosen += self._random(wanted - len(chosen), known | set(chosen), rng)
                     rows.append([query, positive, *chosen])
-        return rows, filled
+        return {"rows": rows, "filled": filled, "empty": len(run.empty())}
 
     def _random(self, count: int, excluded: set[str], rng: np.random.Generator) -> list[str]:
         if count and len(self._ids) - len(excluded) < count:

@@ -26,6 +26,7 @@ OURS = "remargin_model.json"  # in every folder that we wrote
 FORMAT = "remargin-model-1"
 INTACT = "use an intact model folder"
 MODULES_FILE = "modules.json"
+BIDIRECTIONAL = ("bert-generation", "xlnet")  # generate text, too, but their tokens see the whole text
 ORDER = ["Transformer", "Pooling", "Dense", "Normalize"]
 
 
@@ -91,6 +92,24 @@ def require_safetensors(folder: Path) -> None:
         problem = f"only pickled weights ({pickled}), which are never read" if pickled else "no weights"
         run = (folder / "best").is_dir()
         raise InputError(problem, file=folder, do=f"use {folder / 'best'}" if run else "use a model with .safetensors")
+
+
+def refuse_decoder(folder: Path) -> None:
+    """Refuse a language model that generates text, such as Qwen3 or Gemma.
+
+    A token of a decoder attends only to tokens before it, so the vector of the first is the same for every text.
+    """
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    config = _read(folder / "config.json", dict, missing={})
+    kind = config.get("model_type")
+    generates = kind in [*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES] and kind not in [*MODEL_FOR_MASKED_LM_MAPPING_NAMES]
+    if (generates and kind not in BIDIRECTIONAL) or config.get("is_decoder") is True:
+        problem = f"is a decoder ({kind}), which generates text; decoders are not supported"
+        raise InputError(problem, file=folder, do="name an encoder, such as BERT, MPNet or ModernBERT")
 
 
 def read_settings(folder: Path) -> Settings:

@@ -145,3 +145,60 @@ def test_stopped_by_the_user_it_says_so(beir: Path, tmp_path: Path) -> None:
     code = "import os, signal, remargin.cli as c; c.app = lambda: os.kill(os.getpid(), signal.SIGINT); c.main()"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "stopped; the same command goes on where it can, `fit` with --resume" in ended.stderr
+
+
+CHINESE = [
+    "今天天气很好我们去公园散步",
+    "请问图书馆几点开门",
+    "这本书讲的是机器学习的基础",
+    "火车站在城市的东边",
+]
+
+
+@pytest.fixture
+def chinese(tmp_path: Path) -> Path:
+    """A collection in a language without spaces: a query is a part of its document, but shares no word with it."""
+    folder = tmp_path / "chinese"
+    (folder / "qrels").mkdir(parents=True)
+    texts = [f"{text}{i}" for i in range(4) for text in CHINESE]
+    for name, cut in {"corpus": slice(None), "queries": slice(2, 7)}.items():
+        records = [{"_id": f"{name[0]}{i}", "text": text[cut]} for i, text in enumerate(texts)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    for split, rows in {"train": range(8), "dev": range(8, 12), "test": range(12, 16)}.items():
+        (folder / "qrels" / f"{split}.tsv").write_text("".join(f"q{i}\tc{i}\t1\n" for i in rows))
+    return folder
+
+
+def test_a_search_that_finds_nothing_says_so(remargin: Any, chinese: Path, beir: Path, tmp_path: Path) -> None:
+    found = remargin("search", "--data", chinese, "--index", "bm25", "--out", tmp_path / "run.trec")
+    assert found.returncode == 0
+    assert found.stderr.startswith("nothing was found for 4 of 4 queries, such as 'q12'; no word of theirs is in a doc")
+    assert "Chinese, Japanese and Thai are not: search with a model (--index exact)\n" in found.stderr
+    mined = remargin("mine", "--data", chinese, "--out", tmp_path / "t.tsv")
+    assert mined.stderr == "queries for which nothing was found, with negatives at random: 8\n"
+    with (beir / "queries.jsonl").open("a") as queries:
+        queries.write('{"_id": "q6", "text": "nobody knows"}\n')
+    with (beir / "qrels" / "test.tsv").open("a") as judgments:
+        judgments.write("q6\td6\t1\n")
+    found = remargin("search", "--data", beir, "--index", "bm25", "--out", tmp_path / "some.trec")
+    assert found.stderr == ("nothing was found for 1 of 3 queries, such as 'q6'; no word of theirs is in a document\n")
+
+
+def test_fit_stops_before_training_where_bm25_finds_nothing(
+    remargin: Any, chinese: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    arguments = ("fit", "--data", chinese, "--model", tiny_model("bert"), "--out", tmp_path / "run", "--steps", 2)
+    stopped = remargin(*arguments)
+    assert stopped.returncode == 2
+    assert stopped.stderr.startswith("error: BM25 finds nothing for any of the 8 training queries; BM25 takes words to")
+    assert "`remargin mine --negatives model`" in stopped.stderr
+    assert "mined" not in stopped.stdout
+    assert not (tmp_path / "run").exists()
+    remargin("mine", "--data", chinese, "--negatives", "random", "--out", tmp_path / "t.tsv")
+    stopped = remargin(*arguments, "--triplets", tmp_path / "t.tsv")
+    assert stopped.returncode == 2
+    assert "error: BM25 finds nothing for any of the 4 validation queries" in stopped.stderr
+    exact = ("search", "--data", chinese, "--model", tiny_model("bert"), "--split", "dev")
+    assert remargin(*exact, "--out", tmp_path / "dev.trec").returncode == 0
+    fitted = remargin(*arguments, "--triplets", tmp_path / "t.tsv", "--validation-run", tmp_path / "dev.trec")
+    assert fitted.returncode == 0, fitted.stderr

@@ -176,6 +176,12 @@ def test_a_full_disk_is_noticed_and_named(tmp_path: Path) -> None:
         write_array(file, np.zeros(3))
     with pytest.raises(OSError, match=f"No space left on device: '{tmp_path / 'out'}'"), new_file(tmp_path / "out"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    words = f"not all could be written \\(9 requested and 4 written\\); is the disk full\\?: '{tmp_path / 'out'}'"
+    with pytest.raises(OSError, match=words), new_file(tmp_path / "out"):
+        raise OSError("9 requested and 4 written")  # as NumPy says it
+    with pytest.raises(OSError, match="No space left") as error, new_folder(tmp_path / "out", False, "ours") as folder:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "inside"))
+    assert error.value.filename == str(tmp_path / "out")  # not the scratch folder, which is gone
 
 
 def test_an_empty_folder_counts_as_not_there(tmp_path: Path) -> None:

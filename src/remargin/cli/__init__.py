@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import signal
 import sys
 from typing import Annotated, Any
@@ -82,6 +83,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # for what a terminal cannot show
     logging.getLogger("remargin").handlers = [_Warnings()]
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded: threads that wait do not spin
     signal.signal(signal.SIGTERM, _stop)  # so that half-written folders are cleaned up
     signal.signal(signal.SIGINT, _interrupt)
     try:
@@ -89,10 +91,9 @@ def main() -> None:
     except InputError as error:
         fail(_possible(str(error)))
     except OSError as error:
-        if error.strerror is None and "written" not in str(error):  # NumPy's, on a full disk
+        if error.strerror is None:  # not the system's
             raise
-        reason = error.strerror or f"not all could be written ({error}); is the disk full?"
-        fail(f"{error.filename or 'system'}: {reason}")
+        fail(f"{error.filename or 'system'}: {error.strerror}")
     except SafetensorError as error:
         fail(f"weights could not be read or written ({error}); is the disk full?")
 

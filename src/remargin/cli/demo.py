@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config
+from remargin.cli.options import Config, Threads
 
 
 def demo(
@@ -21,6 +21,7 @@ def demo(
     learning_rate: Annotated[float, typer.Option(help="At its highest.")] = 5e-5,
     document_length: Annotated[int, typer.Option(min=3, help="Longest document, in tokens.")] = 128,
     seed: Annotated[int, typer.Option(help="For everything that is random.")] = 0,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Fine-tune a real encoder on docstrings, or on your own texts, and see what it gains. No GPU, no download."""

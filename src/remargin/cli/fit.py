@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, RequiredData, SkipBad, refuse_idle
+from remargin.cli.options import Config, RequiredData, SkipBad, Threads, refuse_idle
 from remargin.errors import InputError
 from remargin.progress import tell
 
@@ -127,6 +127,7 @@ def fit(
     ] = None,
     resume: Annotated[bool, typer.Option(help="Go on with a run that was stopped.")] = False,
     skip_bad: SkipBad = False,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Fine-tune an encoder on triplets; the best model by validation is in OUT/best."""

@@ -15,6 +15,7 @@ from remargin.cli.options import (
     Overwrite,
     RequiredData,
     SkipBad,
+    Threads,
     counting_rejects,
     load_encoder,
     refuse_idle,
@@ -51,6 +52,7 @@ def encode(
     length: Length = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Encode a collection's texts into a memory-mapped matrix. Killed in the middle, it goes on where it was."""
@@ -106,6 +108,7 @@ def index(
     language: Annotated[str, typer.Option(help="bm25: of the stemmer and the stop words.")] = "english",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Build an index, from vectors or straight from a collection; `remargin search --index FOLDER` uses it."""
@@ -180,6 +183,7 @@ def update(
     delete: Annotated[Path | None, typer.Option(help="Delete the documents in this file, one id a line.")] = None,
     model: Model = None,
     skip_bad: SkipBad = False,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Change an index in place: follow a collection (new and changed documents are encoded), add, or delete."""

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Model, Overwrite, RequiredData, SkipBad, Split, load_collection, load_encoder
+from remargin.cli.options import (
+    Config,
+    Model,
+    Overwrite,
+    RequiredData,
+    SkipBad,
+    Split,
+    Threads,
+    load_collection,
+    load_encoder,
+)
 from remargin.progress import tell
 
 
@@ -23,6 +33,7 @@ def mine(
     split: Split = "train",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Make training triplets from judgments; a document known to be relevant is never a negative."""
@@ -33,5 +44,7 @@ def mine(
     encoder = None if model is None else load_encoder(model)
     mined = run(load_collection(data, split, skip_bad), out, settings, encoder, overwrite)
     tell(f"wrote {out}: {mined.triplets:,} triplets for {mined.queries:,} queries")
+    if mined.without_ranking:
+        tell(f"queries for which nothing was found, with negatives at random: {mined.without_ranking:,}", error=True)
     if mined.filled_at_random:
         tell(f"negatives drawn at random because the ranking had too few: {mined.filled_at_random:,}")

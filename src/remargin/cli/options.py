@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,6 +145,19 @@ def load_encoder(model: str, compute: str = "auto", **lengths: int | None) -> Bi
     return BiEncoder.from_pretrained(model, precision=compute, **lengths)  # type: ignore[arg-type]
 
 
+def _set_threads(threads: int | None) -> int | None:
+    """Have PyTorch, FAISS and the tokenizers compute with so many threads. They read it when they are loaded."""
+    if threads is not None:
+        os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(threads)
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(threads)
+    return threads
+
+
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, callback=_set_threads, help="CPU threads to compute with.", show_default="one for each core"),
+]
 Config = Annotated[
     Path | None,
     typer.Option(callback=_load, is_eager=True, help="A YAML file of these options; flags override it."),

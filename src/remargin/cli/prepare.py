@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remargin.cli.options import Config, Data, Overwrite, SkipBad
+from remargin.cli.options import Config, Data, Overwrite, SkipBad, Threads
 from remargin.progress import tell
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def prepare(
     document_prefix: Annotated[str, typer.Option(help="Put before every document.")] = "",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Turn texts, pairs or triplets into a collection and its token store. Killed, it goes on where it was.

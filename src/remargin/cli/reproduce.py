@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remargin.cli.options import Config, ManyValues, SkipBad, is_typed, refuse_idle, require_ours
+from remargin.cli.options import Config, ManyValues, SkipBad, Threads, is_typed, refuse_idle, require_ours
 from remargin.cli.screen import print_tables
 from remargin.errors import InputError
 from remargin.progress import tell
@@ -112,6 +112,7 @@ def _verb(names: list[str], about: str) -> Callable[..., None]:
         validation_queries: ValidationQueries = None,
         patience: Patience = None,
         relevant: Relevant = None,
+        threads: Threads = None,
         config: Config = None,
     ) -> None:
         if data is None:
@@ -192,6 +193,7 @@ def zero_shot(
     validation_queries: ValidationQueries = None,
     patience: Patience = None,
     relevant: Relevant = None,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Table 5: on collections that a model was not trained on, beside the published rows."""

@@ -16,6 +16,7 @@ from remargin.cli.options import (
     RequiredData,
     SkipBad,
     Split,
+    Threads,
     load_collection,
     load_encoder,
     measure_names,
@@ -38,6 +39,7 @@ def search(
     split: Split = "test",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Search a collection with each of its queries and write a TREC run file."""
@@ -63,6 +65,7 @@ def rerank(
     split: Split = "test",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Give the documents of a run new scores, by a model's similarity or a cross-encoder's score."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, require_ours
+from remargin.cli.options import Config, Threads, require_ours
 from remargin.cli.screen import print_tables
 from remargin.errors import InputError
 from remargin.progress import tell
@@ -27,6 +27,7 @@ def sweep(
     learning_rate: Annotated[float, typer.Option(help="At its highest.")] = 1e-4,
     triplets: Annotated[Path | None, typer.Option(help="Triplets of ids; without, BM25's negatives.")] = None,
     seed: Annotated[int, typer.Option(help="For everything that is random.")] = 0,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Train with each value on the same triplets, and choose on dev. What it costs is counted."""

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Data, Overwrite, SkipBad, Split, load_collection, refuse_idle, say_skipped
+from remargin.cli.options import (
+    Config,
+    Data,
+    Overwrite,
+    SkipBad,
+    Split,
+    Threads,
+    load_collection,
+    refuse_idle,
+    say_skipped,
+)
 from remargin.errors import InputError
 from remargin.progress import tell
 
@@ -52,6 +62,7 @@ def teach(
     split: Split = "train",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
+    threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Give triplets a teacher's scores, for `remargin fit --target teacher`.

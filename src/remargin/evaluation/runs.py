@@ -86,6 +86,15 @@ class Run:
         """The best documents of a query."""
         return list(self.rankings.get(query, {}))[:depth]
 
+    def empty(self) -> list[str]:
+        """The queries without a single document.
+
+        Example:
+            >>> Run.of({"q1": {"a": 2.0}, "q2": {}}).empty()
+            ['q2']
+        """
+        return [query for query, ranking in self.rankings.items() if not ranking]
+
     def without(self, pairs: Iterable[tuple[str, str]]) -> Run:
         """A run that lacks some documents of some queries, given as pairs of query and document.
 

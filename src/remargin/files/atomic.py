@@ -109,11 +109,18 @@ def new_file(path: str | Path, overwrite: bool = False) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Errors of the system that do not say so are about this path: a full disk does not know what was written."""
+    """Errors of the system are about this path if they name none, or something in its scratch folder.
+
+    A full disk does not know what was written, and NumPy not even that the disk is full.
+    """
     try:
         yield
     except OSError as error:
-        error.filename = error.filename or str(path)
+        if error.errno is None:
+            problem = f"not all could be written ({error}); is the disk full?"
+            raise OSError(errno.EIO, problem, str(path)) from error
+        if error.filename is None or str(error.filename).startswith(str(path.parent / f".{path.name}.")):
+            error.filename = str(path)
         raise
 
 

@@ -28,6 +28,7 @@ LANGUAGES = {
 HEADER = "remargin_bm25.json"
 FORMAT = "remargin-bm25-2"
 REMEDY = "build it again with `remargin index --index bm25`"
+NO_SPACES = "BM25 takes words to be separated by spaces, as those of Chinese, Japanese and Thai are not"
 
 
 class BM25Header(TypedDict):

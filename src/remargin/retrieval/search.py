@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 from remargin.data.collection import Collection
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
+from remargin.retrieval.bm25 import BM25, NO_SPACES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from remargin.encoder import BiEncoder
-    from remargin.retrieval.bm25 import BM25
     from remargin.retrieval.dense import DenseIndex
 
 
@@ -55,6 +55,10 @@ def search(
     run = _ranked(collection, opened, k)
     if index not in KINDS:
         _check_documents(opened, run, collection, Path(index))
+    if empty := run.empty():
+        reason = "; no word of theirs is in a document" if isinstance(opened, BM25) else ""
+        reason += f", and {NO_SPACES}: search with a model (--index exact)" if reason and len(empty) == len(run) else ""
+        log.warning("nothing was found for %d of %d queries, such as %r%s", len(empty), len(run), empty[0], reason)
     return run
 
 
@@ -103,8 +107,6 @@ def _open(collection: Collection, index: str | Path, model: BiEncoder | None) ->
     if index == "bm25":
         if model is not None:
             raise InputError("index 'bm25' takes no model", do="leave --model out")
-        from remargin.retrieval.bm25 import BM25
-
         return BM25(collection.documents)
     if index in KINDS:
         if model is None:

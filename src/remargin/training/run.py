@@ -21,7 +21,7 @@ from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import on_disk
 from remargin.files.checksums import sha256
-from remargin.mining import MiningSettings, mine
+from remargin.mining import MiningSettings, mine, require_ranked
 from remargin.progress import tell
 from remargin.report.run_files import write_report
 from remargin.retrieval.search import search
@@ -164,7 +164,10 @@ def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: 
         if not triplets.exists():
             train = Collection.load(request.data, "train", request.skip_bad)
             mined = mine(train, triplets, MiningSettings(seed=settings.seed))
+            require_ranked(mined)
             say(f"mined {mined.triplets:,} triplets for {mined.queries:,} queries with BM25")
+            if mined.without_ranking:
+                say(f"BM25 found nothing for {mined.without_ranking:,} of them: their negatives are random")
     texts = model.text_settings
     report = prepare(request.data, request.model, request.out / "data", triplets, texts, request.skip_bad)
     say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")

@@ -17,6 +17,7 @@ from remargin.evaluation.measures import evaluate, own_cutoff, require_measures
 from remargin.evaluation.runs import Run
 from remargin.losses import Similarity
 from remargin.packing import Packed, together
+from remargin.retrieval.bm25 import NO_SPACES
 from remargin.retrieval.search import search
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
@@ -42,6 +43,10 @@ def candidates(collection: Collection, depth: int, first_stage: Run | None = Non
     run = first_stage or search(collection, "bm25", k=depth)
     found = {query: dict(islice(run.rankings.get(query, {}).items(), depth)) for query in collection.queries}
     if not any(found.values()):
+        if first_stage is None:
+            problem = f"BM25 finds nothing for any of the {len(found):,} validation queries; {NO_SPACES}"
+            do = "give a run to re-rank (--validation-run), as `remargin search --index exact` writes it"
+            raise InputError(problem, do=do)
         raise InputError("the first-stage run has none of the validation queries", do="give a run of that split")
     documents = (document for of_query in found.values() for document in of_query)
     unknown = next((document for document in documents if document not in collection.documents), None)
