@@ -64,12 +64,11 @@ def main() -> None:
     best: dict[tuple[int, str], float] = {}
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
-        for command in (
-            ["mine", "--data", "docstrings:stdlib", "--out", f"{folder}/triplets.tsv"],
-            ["prepare", "--data", "docstrings:stdlib", "--triplets", f"{folder}/triplets.tsv", "--model", str(MODEL)]
-            + ["--out", str(data)],
-        ):
-            subprocess.run([sys.executable, "-m", "remargin", *command], check=True, capture_output=True)
+        here, collection = [sys.executable, "-m", "remargin"], ["--data", "docstrings:stdlib"]
+        triplets = f"{folder}/triplets.tsv"
+        subprocess.run([*here, "mine", *collection, "--out", triplets], check=True, capture_output=True)
+        made = ["--triplets", triplets, "--model", str(MODEL), "--out", str(data)]
+        subprocess.run([*here, "prepare", *collection, *made], check=True, capture_output=True)
         for _, count in itertools.product(range(TURNS), (0, 1, CORES)):
             with neighbours(count):
                 for way, (threads, environment) in WAYS.items():

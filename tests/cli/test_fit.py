@@ -73,6 +73,7 @@ def test_help_shows_the_defaults_as_they_are() -> None:
     assert {"steps", "batch_size", "learning_rate", "validate_every", "target"} <= shown.keys()
     assert shown.pop("patience") == "never"
     assert known["patience"] is None
+    assert shown.pop("threads") == "one for each core"
     lengths = inspect.signature(BiEncoder.__init__).parameters
     for name in ("query_length", "document_length"):
         assert shown.pop(name) == f"the model's own, or {lengths[name].default}"

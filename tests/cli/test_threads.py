@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import random
@@ -45,19 +46,8 @@ def test_threads_are_set_where_they_are_read(remargin: Any, tmp_path: Path) -> N
 def test_every_verb_that_computes_has_the_option() -> None:
     verbs = get_command(app).commands  # type: ignore[attr-defined]
     having = {name for name, verb in verbs.items() if any("--threads" in p.opts for p in verb.params)}
-    assert having >= {
-        "demo",
-        "prepare",
-        "mine",
-        "teach",
-        "fit",
-        "encode",
-        "index",
-        "update",
-        "search",
-        "rerank",
-        "sweep",
-    }
+    computing = "demo prepare mine teach fit encode index update search rerank sweep"
+    assert having >= {*computing.split()}
 
 
 def test_threads_that_wait_do_not_spin_unless_that_is_asked_for() -> None:
@@ -92,9 +82,8 @@ def test_two_threads_beside_a_busy_neighbour_are_not_slower_than_one(minilm: Pat
     """With threads that spin while they wait, two of them took up to eight times as long as one."""
     rng, words = random.Random(0), ["margin", "query", "value", "token", "list", "of", "the", "a", "document", "text"]
     texts = [" ".join(rng.choices(words, k=60)) for _ in range(400)]
-    rows = [
-        {"query": " ".join(rng.choices(words, k=8)), "positive": p, "negative": n} for p, n in zip(texts, texts[1:])
-    ]
+    pairs = itertools.pairwise(texts)
+    rows = [{"query": " ".join(rng.choices(words, k=8)), "positive": one, "negative": other} for one, other in pairs]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     here = [sys.executable, "-m", "remargin"]
     clean = {name: value for name, value in os.environ.items() if name not in THREADS}
