@@ -93,7 +93,8 @@ class CrossEncoder:
         limit = longest_input(_body(model))
         if limit is not None and length > limit:
             raise InputError(f"length {length}: the model has {limit} positions", do=f"use {limit} or less")
-        names = getattr(tokenizer, "model_input_names", [])
+        names = getattr(tokenizer, "model_input_names", None)
+        names = names if isinstance(names, list | tuple) else ()
         self._has_types = "token_type_ids" in names and (getattr(config, "type_vocab_size", None) or 0) > 1
         self._padding = int(getattr(config, "pad_token_id", None) or tokenizer.pad_token_id or 0)
 

@@ -19,6 +19,7 @@ from remargin.compute import Compute, weights_state
 from remargin.data.tokens import TextSettings, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.errors import InputError, first_line
 from remargin.files.atomic import new_folder
+from remargin.files.shapes import encodable
 from remargin.losses import Similarity
 from remargin.packing import Packed, pack, select
 from remargin.progress import track
@@ -83,6 +84,9 @@ class BiEncoder(nn.Module):
         self.similarity: Similarity = similarity
         self.query_length = self._checked_length("query", query_length)
         self.document_length = self._checked_length("document", document_length)
+        for prefix in (query_prefix, document_prefix):
+            if not encodable(prefix):
+                raise InputError(f"prefix {prefix!r} is not text that UTF-8 can hold", do="correct it")
         self.query_prefix = query_prefix
         self.document_prefix = document_prefix
 

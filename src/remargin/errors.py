@@ -51,7 +51,7 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """What another library's error says, in one line; its kind, if it says nothing.
 
     >>> first_line(OSError("no such model\\nsee the manual")), first_line(KeyError())

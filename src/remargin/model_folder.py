@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from remargin.errors import InputError, first_line
-from remargin.files.checksums import sha256
+from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import read_header, read_json, write_header
 from remargin.files.shapes import Checksums, Size, mismatch, stays_inside
 
@@ -247,9 +247,7 @@ def verify_model(folder: Path, remedy: str) -> None:
     Raises:
         InputError: if a file is missing, or was changed since.
     """
-    for name, before in read_header(folder / OURS, ModelHeader, FORMAT, remedy)["sha256"].items():
-        if not (folder / name).is_file() or sha256(folder / name) != before:
-            raise InputError("damaged or missing", file=folder / name, do=remedy)
+    verify_files(folder, read_header(folder / OURS, ModelHeader, FORMAT, remedy)["sha256"], remedy)
 
 
 def _read(path: Path, kind: type, missing: Any = None) -> Any:

@@ -24,7 +24,7 @@ def ask(
     config: Config = None,
 ) -> None:
     """Ask an index one question, and read the best documents. Texts are those of the collection that it was made of."""
-    from remargin.data.tables import encodable
+    from remargin.files.shapes import encodable
     from remargin.retrieval.search import load_index
 
     if not question.strip():

@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 from remargin.data.source import SPLITS, Judgment, Text
 from remargin.data.splits import near_duplicates, normalised, split_of
-from remargin.data.tables import SKIP, Rejects, encodable
+from remargin.data.tables import SKIP, Rejects
 from remargin.errors import InputError
+from remargin.files.shapes import encodable
 from remargin.progress import track
 
 # Not what a user of the library reads.

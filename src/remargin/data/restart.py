@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, TypeVar, cast
 
 import numpy as np
 
 from remargin.data.tokens import Tokenizer, Tokens
+from remargin.errors import InputError
+from remargin.files.shapes import Count, mismatch
 
 TOKENS, JOURNAL = "tokens.bin", "journal.jsonl"
+T = TypeVar("T")
+
+
+class Block(TypedDict):
+    """A line of the journal: of which texts a block is, how many, how many of them were cut, and its bytes."""
+
+    texts: str
+    count: Count
+    truncated: Count
+    bytes: Count
+    sum: str
 
 
 class Restart:
@@ -30,7 +43,7 @@ class Restart:
         self._tokenizer = tokenizer
         self._length = length
         self._salt = f"{tokenizer.fingerprint} {length}".encode()
-        self._done = read_journal(folder / JOURNAL)
+        self._done = read_journal(folder / JOURNAL, Block)
         self._place = self._journal_end = 0
         self.used = 0
 
@@ -48,22 +61,27 @@ class Restart:
             self._done.clear()
         tokens, truncated = self._tokenizer(texts, self._length)
         content = tokens.lengths.astype(np.uint32).tobytes() + tokens.ids.astype(np.uint32).tobytes()
-        block = {"texts": key, "count": len(texts), "truncated": truncated, "bytes": len(content), "sum": _sum(content)}
+        about = {"texts": key, "count": len(texts), "truncated": truncated}
+        block = {**about, "bytes": len(content), "sum": _sum(content)}
         self._place = self._write(TOKENS, self._place, content)
         line = journal_line(block)
         self._journal_end = self._write(JOURNAL, self._journal_end, line)  # not before the block is there
         return tokens, truncated
 
-    def _read(self, block: dict[str, Any], key: str) -> tuple[Tokens, int] | None:
+    def _read(self, block: Block, key: str) -> tuple[Tokens, int] | None:
+        size = (self._folder / TOKENS).stat().st_size
         with open(self._folder / TOKENS, "rb") as file:
             file.seek(self._place)
-            content = file.read(block["bytes"])
+            content = file.read(min(block["bytes"], size))
         if block["texts"] != key or _sum(content) != block["sum"]:
+            return None
+        numbers = np.frombuffer(content, np.uint32)
+        lengths, ids = numbers[: block["count"]].astype(np.int64), numbers[block["count"] :]
+        if len(lengths) != block["count"] or lengths.sum() != len(ids):
             return None
         self._place += len(content)
         self._journal_end += len(journal_line(block))
-        numbers = np.frombuffer(content, np.uint32)
-        return Tokens(numbers[block["count"] :], numbers[: block["count"]].astype(np.int64)), int(block["truncated"])
+        return Tokens(ids, lengths), block["truncated"]
 
     def _write(self, name: str, place: int, content: bytes) -> int:
         """Cut a file at byte `place` and write from there on; returns where that ends."""
@@ -74,20 +92,31 @@ class Restart:
         return place + len(content)
 
 
-def journal_line(block: dict[str, Any]) -> bytes:
+def journal_line(block: Mapping[str, Any]) -> bytes:
     """A line of a journal: a block that is done, after a checksum by which `read_journal` notices damage."""
     content = json.dumps(block).encode() + b"\n"
     return _sum(content).encode() + b" " + content
 
 
-def read_journal(path: Path) -> list[dict[str, Any]]:
-    """The blocks that are done: those before the first line that is damaged or was not wholly written."""
-    blocks: list[dict[str, Any]] = []
+def read_journal(path: Path, shape: type[T]) -> list[T]:
+    """The blocks that are done: those before the first line that is damaged or was not wholly written.
+
+    Args:
+        path: the file, which need not be there.
+        shape: a TypedDict with the fields of a block; see `mismatch`.
+    """
+    blocks: list[T] = []
+    if path.is_dir():
+        raise InputError("is a folder", file=path, do="delete it")
     for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
         found, _, content = line.partition(b" ")
-        if found != _sum(content).encode():
+        try:
+            block = json.loads(content) if found == _sum(content).encode() else None
+            if mismatch(block, shape):
+                break
+        except (RecursionError, ValueError):
             break
-        blocks.append(json.loads(content))
+        blocks.append(cast(T, block))
     return blocks
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
 from remargin.errors import InputError
+from remargin.files.shapes import encodable
 
 T = TypeVar("T")
 OR_SKIP = ", or skip bad input (--skip-bad)"
@@ -200,19 +201,6 @@ def _json_rows(path: Path, rejects: Rejects) -> Iterator[Row]:
             rejects.add(InputError("half of a surrogate pair, which is no text", file=path, line=number, do=SKIP))
         else:
             yield Row(number, values)
-
-
-def encodable(text: str) -> bool:
-    """Whether a string is text that UTF-8 can hold.
-
-    >>> encodable("ü"), encodable("\\ud800")
-    (True, False)
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _delimited_rows(path: Path, rejects: Rejects, delimiter: str) -> Iterator[Row]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from remargin.data.ids import Ids, IdsSize, IdWriter
 from remargin.errors import InputError, first_line
 from remargin.files.arrays import RangeReader, append_array, map_array, write_array
-from remargin.files.checksums import sha256
+from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Checksums, Count, Size
 from remargin.model_folder import read_modules
@@ -199,7 +199,19 @@ def load_tokenizer(name: str | Path) -> Any:
     if backend is not None:
         backend.no_padding()
         backend.no_truncation()
+        _try(backend, name, do)
     return tokenizer
+
+
+def _try(backend: tokenizers.Tokenizer, name: str | Path, do: str) -> None:
+    """See that a tokenizer works at all: one that is damaged panics when it is used, not when it is loaded."""
+    try:
+        backend.encode_batch_fast(["a text"])
+        backend.encode_batch_fast([("a query", "a text")])
+    except BaseException as error:  # a panic of Rust is no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise InputError(f"the tokenizer of model {str(name)!r} is damaged ({first_line(error)})", do=do) from None
 
 
 def _transformer_folder(name: str | Path) -> str:
@@ -284,9 +296,7 @@ class TokenStore:
 
     def verify(self) -> None:
         """Read every byte and compare with the checksums in the header."""
-        for name, checksum in self.header["sha256"].items():
-            if sha256(self.folder / name) != checksum:
-                raise InputError("damaged: its checksum does not match", file=self.folder / name, do=self.REMEDY)
+        verify_files(self.folder, self.header["sha256"], self.REMEDY)
 
     def lengths(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """How many tokens some rows have."""

@@ -25,7 +25,7 @@ from remargin.data.tables import (
 )
 from remargin.errors import InputError
 from remargin.files.arrays import map_array, write_array
-from remargin.files.checksums import sha256
+from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Checksums, Count, Size
 
@@ -110,9 +110,7 @@ class Triplets:
 
     def verify(self) -> None:
         """Read every byte and compare with the checksums in the header."""
-        for name, checksum in self.header["sha256"].items():
-            if sha256(self.folder / name) != checksum:
-                raise InputError("damaged: its checksum does not match", file=self.folder / name, do=self.REMEDY)
+        verify_files(self.folder, self.header["sha256"], self.REMEDY)
 
 
 class TripletWriter:

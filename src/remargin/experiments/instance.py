@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any, TypedDict
 
@@ -10,7 +11,7 @@ from remargin.experiments.outcome import Outcome
 from remargin.experiments.rows import DISTRIBUTED, choose
 from remargin.experiments.study import Study
 from remargin.files.headers import read_header, write_header
-from remargin.files.shapes import FieldsOf
+from remargin.files.shapes import Check, FieldsOf, Finite, mismatch
 from remargin.inspection import Instance, Passage, inspect
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
@@ -19,15 +20,24 @@ FORMAT = "remargin-instance-1"
 LONGEST = 240  # characters of a text that are shown
 
 
+def _has(*names: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda passage: all(mismatch(passage.get(name), Finite) is None for name in names)
+
+
+Negative = Annotated[
+    dict[str, Any], FieldsOf(Passage), Check("a passage with all numbers", _has("relevance", "target", "loss"))
+]
+
+
 class InstanceHeader(TypedDict):
     """An `Instance` on disk."""
 
     format: str
     query: Annotated[dict[str, Any], FieldsOf(Passage)]
-    positive: Annotated[dict[str, Any], FieldsOf(Passage)]
-    negatives: list[Annotated[dict[str, Any], FieldsOf(Passage)]]
-    mean_target: float
-    mean_loss: float
+    positive: Annotated[dict[str, Any], FieldsOf(Passage), Check("a passage with a relevance", _has("relevance"))]
+    negatives: Annotated[list[Negative], Check("3 passages", lambda negatives: len(negatives) == 3)]
+    mean_target: Finite
+    mean_loss: Finite
 
 
 def instance(study: Study) -> Outcome:

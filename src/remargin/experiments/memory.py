@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import torch
 
@@ -14,7 +14,7 @@ from remargin.experiments.hardware import hardware, peak_memory
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.study import Study
 from remargin.files.headers import read_header, write_header
-from remargin.files.shapes import Count
+from remargin.files.shapes import Check, Count
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 from remargin.training.loop import fit
@@ -34,7 +34,7 @@ class MemoryHeader(TypedDict):
 
     format: str
     hardware: str | None
-    bytes: dict[str, Count | None]
+    bytes: Annotated[dict[str, Count | None], Check("of the known ways", lambda sizes: {*sizes} == {*WAYS})]
     reasons: dict[str, str | None]
 
 

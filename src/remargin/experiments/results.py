@@ -15,7 +15,7 @@ from remargin.experiments.hardware import hardware
 from remargin.experiments.specs import RunSpec
 from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
-from remargin.files.shapes import Checksums, Count, FieldsOf
+from remargin.files.shapes import Checksums, Count, FieldsOf, Finite
 from remargin.versions import versions
 
 FORMAT = "remargin-run-1"
@@ -47,13 +47,13 @@ class RunHeader(TypedDict):
 
     format: str
     spec: Annotated[dict[str, Any], FieldsOf(RunSpec)] | None
-    curve: list[tuple[Count, dict[str, float]]]
+    curve: list[tuple[Count, dict[str, Finite]]]
     steps: Count
     triplets: Count
     best_step: Count
     best_triplets: Count
-    seconds: float
-    joules: float | None
+    seconds: Finite
+    joules: Finite | None
     peak_bytes: Count | None
     scores: dict[str, Checksums]
     hardware: str
@@ -86,7 +86,10 @@ class Result:
     @property
     def dev(self) -> float:
         """The best validation."""
-        return max(values[MEASURE] for _, values in self.trained)
+        values = [values[MEASURE] for _, values in self.trained if MEASURE in values]
+        if not values:
+            raise InputError(f"has no validations by {MEASURE}", file=self.folder / FILE, do=_again(self.folder))
+        return max(values)
 
     @property
     def seconds_to_best(self) -> float:
@@ -95,11 +98,17 @@ class Result:
 
     def test(self, what: str = TEST) -> Scores:
         """Measures of every query, of the best model or of the last."""
-        return read_scores(self.folder / next(iter(self.scores[what])))
+        return read_scores(self.folder / next(iter(self._files(what))))
 
     def zero_shot(self, what: str = ZERO_SHOT) -> dict[str, Scores]:
         """The same on the other collections, by their file names."""
-        return {Path(name).name.removesuffix(".csv.gz"): read_scores(self.folder / name) for name in self.scores[what]}
+        return {Path(name).name.removesuffix(".csv.gz"): read_scores(self.folder / name) for name in self._files(what)}
+
+    def _files(self, what: str) -> dict[str, str]:
+        """The files that have some scores."""
+        if not self.scores.get(what):
+            raise InputError(f"has no scores of {what}", file=self.folder / FILE, do=_again(self.folder))
+        return self.scores[what]
 
     @classmethod
     def load(cls, folder: Path, spec: RunSpec | None) -> Result | None:
@@ -110,7 +119,7 @@ class Result:
         """
         if not (folder / FILE).exists():
             return None
-        do = f"delete {folder} and go on"
+        do = _again(folder)
         header = read_header(folder / FILE, RunHeader, FORMAT, do)
         if spec is not None and any(getattr(spec, name) != value for name, value in (header["spec"] or {}).items()):
             raise InputError("is of another run than its name says", file=folder / FILE, do=do)
@@ -139,3 +148,7 @@ class Result:
         content.pop("folder")
         self.folder.mkdir(parents=True, exist_ok=True)
         write_header(self.folder / FILE, {"format": FORMAT, **content.pop("about"), **json.loads(json.dumps(content))})
+
+
+def _again(folder: Path) -> str:
+    return f"delete {folder} and go on"

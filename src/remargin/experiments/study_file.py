@@ -134,7 +134,7 @@ def _joined(now: dict[str, Any], before: dict[str, Any], path: Path, own_grids: 
     for name in (*OPTIONAL, "stems"):
         now[name] = now[name] or before.get(name, now[name])
     if own_grids:
-        now["plan"] = now["plan"] | {name: before["plan"][name] for name in GRIDS}
+        now["plan"] = now["plan"] | {name: before["plan"][name] for name in GRIDS if name in before["plan"]}
     if different := _differences(now, before):
         raise InputError(f"is of another study: {', '.join(different)}", file=path, do=AGAIN)
     for name in ("models", "lengths", "tested_on"):

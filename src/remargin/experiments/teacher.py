@@ -11,11 +11,13 @@ from remargin.cross_encoder import CrossEncoder
 from remargin.data.collection import Collection
 from remargin.data.tables import Rejects
 from remargin.data.triplets import read_id_triplets
+from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
 from remargin.experiments.hardware import Energy
 from remargin.experiments.results import MEASURE, backbone_path, made_on
 from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import Finite
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
 from remargin.teaching import Taught, cost_of, taught_before, teach
@@ -32,14 +34,14 @@ TeacherHeader = TypedDict(
         "format": str,
         "given": NotRequired[str],  # the table of scores that it is known by alone; then most of the rest is missing
         "backbone": NotRequired[str],
-        "settings": NotRequired[dict[str, Any]],
-        "dev": NotRequired[float | None],
-        "seconds": dict[str, float],
+        "settings": NotRequired[dict[str, float | str | None]],
+        "dev": NotRequired[Finite | None],
+        "seconds": dict[str, Finite],
         "pairs": NotRequired[int],
         "triplets left out": NotRequired[int],
-        "joules": NotRequired[float | None],
-        "test": float | None,
-        "first stage": NotRequired[float],
+        "joules": NotRequired[Finite | None],
+        "test": Finite | None,
+        "first stage": NotRequired[Finite],
         "hardware": NotRequired[str],
         "versions": NotRequired[dict[str, str | None]],
         "date": NotRequired[str],
@@ -138,4 +140,8 @@ def _has_scores(triplets: Path) -> bool:
 
 def teacher_report(out: Path) -> dict[str, Any]:
     """What the teacher of the study in a folder is worth and what it cost."""
-    return dict(read_header(out / FOLDER / REPORT, TeacherHeader, FORMAT, "run `remargin reproduce baselines`"))
+    path, remedy = out / FOLDER / REPORT, "run `remargin reproduce baselines`"
+    report = read_header(path, TeacherHeader, FORMAT, remedy)
+    if report["test"] is None and "given" not in report:
+        raise InputError("says neither what the teacher is worth nor where its scores are from", file=path, do=remedy)
+    return dict(report)

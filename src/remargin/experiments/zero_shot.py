@@ -242,6 +242,8 @@ def _saved(work: _Work, skip_bad: bool) -> Measured | None:
         raise InputError(f"was measured with another {' and '.join(different)}", file=scores, do=AGAIN)
     if header["found"]["skipped"] and not skip_bad:
         raise InputError("bad input was skipped for it", file=scores, do="do so again (--skip-bad)")
+    if lacking := {*work.settings["measures"]} - header["found"]["judged"].keys():
+        raise InputError(f"does not say how many documents were judged for {min(lacking)}", file=about, do=AGAIN)
     if not scores.exists() or sha256(scores) != header["sha256"]:
         raise InputError("is not as it was written", file=scores, do=AGAIN)
     return Measured(read_scores(scores), **header["found"])

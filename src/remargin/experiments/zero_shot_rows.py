@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+from remargin.errors import InputError
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.published import published_zero_shot
 from remargin.experiments.results import LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result
@@ -74,6 +75,8 @@ def _rows(study: Study, model: str) -> tuple[dict[str, dict[str, list[Measured]]
 
 def _cells(study: Study, result: Result, test: str, zero_shot: str) -> dict[str, list[Measured]]:
     scores = result.zero_shot(zero_shot)
+    if lacking := {stem for column in study.columns for stem in study.stems(column)} - scores.keys():
+        raise InputError(f"has no scores of {min(lacking)}", file=result.folder, do="delete it and go on")
     found = {column.name: [_measured(scores[stem]) for stem in study.stems(column)] for column in study.columns}
     return found | {study.name: [_measured(result.test(test))]}
 

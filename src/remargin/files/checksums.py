@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,17 @@ from typing import NamedTuple
 from remargin.errors import InputError
 
 BLOCK = 1 << 24
+
+
+def verify_files(folder: Path, checksums: Mapping[str, str], remedy: str) -> None:
+    """See that files are as they were written, by the SHA-256 of each.
+
+    Raises:
+        InputError: for one that is missing, or was changed since.
+    """
+    for name, before in checksums.items():
+        if not (folder / name).is_file() or sha256(folder / name) != before:
+            raise InputError("damaged or missing", file=folder / name, do=remedy)
 
 
 def sha256(path: str | Path) -> str:
@@ -57,7 +69,7 @@ def check_size(path: Path, expected: int, at_least: bool = False) -> None:
     Raises:
         InputError: if it is not, or not there.
     """
-    size = path.stat().st_size if path.exists() else None
+    size = path.stat().st_size if path.is_file() else None
     if size is None or size < expected or (size > expected and not at_least):
         found = "missing" if size is None else f"{size:,} bytes long"
         raise InputError(f"{found}, its header says {expected:,} bytes", file=path, do="make it again")

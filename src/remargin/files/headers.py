@@ -65,8 +65,7 @@ def read_header(path: Path, shape: type[T], format: str, remedy: str) -> T:
         raise InputError("header damaged: its checksum does not match", file=path, do=remedy)
     if header.get("format") != format:
         raise InputError(f"format {header.get('format')!r}, expected {format!r}", file=path, do=remedy)
-    if problem := mismatch(header, shape):
-        raise InputError(f"not a header of format {format}: {problem}", file=path, do=remedy)
+    require_shape(header, shape, format, path, remedy)
     return cast(T, header)
 
 
@@ -74,9 +73,22 @@ def read_record(path: Path, kind: type[T], format: str, remedy: str) -> T:
     """A dataclass from a header that has its fields beside the format; see `read_header`."""
     header = read_header(path, dict[str, Any], format, remedy)
     del header["format"]
-    if problem := mismatch(header, kind):
-        raise InputError(f"not a header of format {format}: {problem}", file=path, do=remedy)
+    require_shape(header, kind, format, path, remedy)
     return kind(**header)
+
+
+def require_shape(content: Any, shape: Any, format: str, path: Path, remedy: str) -> None:
+    """See that what a header holds has the shape that its format asks for; see `mismatch`.
+
+    Raises:
+        InputError: that names what is wrong, and the file.
+    """
+    try:
+        problem = mismatch(content, shape)
+    except RecursionError:
+        problem = "nested too deeply"
+    if problem:
+        raise InputError(f"not a header of format {format}: {problem}", file=path, do=remedy)
 
 
 def checksum(content: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -34,6 +35,19 @@ class FieldsOf(NamedTuple):
     kind: type
 
 
+def encodable(text: str) -> bool:
+    """Whether a string is text that UTF-8 can hold.
+
+    >>> encodable("ü"), encodable("\\ud800")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def stays_inside(name: str) -> bool:
     """Whether a relative path leads to something in its folder.
 
@@ -46,7 +60,8 @@ def stays_inside(name: str) -> bool:
 
 Count = Annotated[int, Check("0 or more", lambda value: value >= 0)]
 Size = Annotated[int, Check("1 or more", lambda value: value >= 1)]
-FileName = Annotated[str, Check("a path inside the folder", lambda name: name != "" and stays_inside(name))]
+Finite = Annotated[float, Check("a finite number", math.isfinite)]
+FileName = Annotated[str, Check("a path inside the folder", lambda name: 0 < len(name) < 256 and stays_inside(name))]
 Checksums = dict[FileName, str]  # SHA-256 by file
 BlockSums = dict[FileName, tuple[Count, list[str]]]  # size, and the SHA-256 of each block, by file
 
@@ -85,6 +100,8 @@ def mismatch(value: Any, hint: Any, place: str = "") -> str | None:
         return _first(keys) or _first(values)
     if is_typeddict(hint) or dataclasses.is_dataclass(hint):
         return _fields(value, hint, place)
+    if hint is str and isinstance(value, str) and not encodable(value):
+        return f"{place or 'it'} is half of a surrogate pair, which is no text"
     plain = (int, float) if hint is float else hint if isinstance(hint, type) and origin is None else ()
     fits = isinstance(value, plain) and isinstance(value, bool) == (hint is bool)
     return None if fits or (value is None and hint in (None, type(None))) else _not(place, value, hint)

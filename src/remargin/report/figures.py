@@ -290,6 +290,10 @@ class CirclePanel:
     arrows: list[Arrow] = field(default_factory=list)
     targets: dict[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(angle) for angle in (*self.points.values(), *self.targets.values())):
+            raise ValueError(f"{self.title}: an angle that is no number")
+
 
 @dataclass
 class Circle:

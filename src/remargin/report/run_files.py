@@ -16,7 +16,7 @@ from remargin.errors import InputError
 from remargin.files.atomic import new_file
 from remargin.files.headers import checksum, read_header, write_header
 from remargin.files.ledger import LedgerContent, read_ledger
-from remargin.files.shapes import Count, mismatch
+from remargin.files.shapes import Count, Finite, mismatch
 
 CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
 CONFIG_FORMAT, REPORT_FORMAT = "remargin-config-1", "remargin-report-1"
@@ -38,8 +38,8 @@ class Elsewhere(TypedDict):
 
     data: str
     measure: str
-    before: float
-    after: float
+    before: Finite
+    after: Finite
 
 
 class RunReport(TypedDict):
@@ -48,14 +48,14 @@ class RunReport(TypedDict):
     format: str
     steps: Count
     triplets: Count
-    before: float | None
-    best: float | None
+    before: Finite | None
+    best: Finite | None
     best_step: Count | None
     best_triplets: Count | None
     stopped_early: bool
-    seconds: float
+    seconds: Finite
     model: str
-    validations: list[tuple[Count, dict[str, float]]]
+    validations: list[tuple[Count, dict[str, Finite]]]
     metrics: str
     also: NotRequired[Elsewhere]
 

@@ -147,14 +147,17 @@ class Section:
         try:
             tables = [table_from_json(table) for table in header["tables"]]
             figures = [figure_from_json(figure) for figure in header["figures"]]
+            for drawn in (*tables, *figures):
+                if problem := mismatch(asdict(drawn), type(drawn), type(drawn).__name__):
+                    raise InputError(f"not a section that can be read ({problem})", file=path, do=AGAIN)
+            about = header["name"], header["title"], header["summary"]
+            return cls(*about, tables, figures, header["settings"], header["notes"])
+        except RecursionError:
+            raise InputError("not a section that can be read (nested too deeply)", file=path, do=AGAIN) from None
+        except InputError:
+            raise
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"not a section that can be read ({error!r})", file=path, do=AGAIN) from None
-        for drawn in (*tables, *figures):
-            if problem := mismatch(asdict(drawn), type(drawn), type(drawn).__name__):
-                raise InputError(f"not a section that can be read ({problem})", file=path, do=AGAIN)
-        return cls(
-            header["name"], header["title"], header["summary"], tables, figures, header["settings"], header["notes"]
-        )
 
 
 def unique_names(titles: Iterable[str]) -> list[str]:

@@ -6,18 +6,18 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 from remargin.data.ids import Ids, IdsSize, IdWriter
 from remargin.data.tables import Rejects
-from remargin.errors import InputError
+from remargin.errors import InputError, first_line
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import new_folder, refuse_existing
 from remargin.files.checksums import Sums
-from remargin.files.headers import read_header, write_header
-from remargin.files.shapes import BlockSums
+from remargin.files.headers import read_header, read_json, require_shape, write_header
+from remargin.files.shapes import BlockSums, Count
 from remargin.retrieval.texts import collection_texts
 
 # Snowball's names and those of the stop word lists that bm25s has for them.
@@ -125,7 +125,7 @@ class BM25:
         for name, sums in header["sums"].items():
             Sums(*sums).verify(folder / name, REMEDY)
         self._ids = Ids(folder / "ids", **header["ids"])
-        self._index = _bm25s().BM25.load(folder / "bm25s", mmap=True, load_corpus=False)
+        self._index = _loaded(folder / "bm25s", len(self._ids))
         return self
 
 
@@ -159,6 +159,37 @@ def index_collection(
     refuse_existing(Path(out), overwrite, HEADER)
     index = BM25({text.id: text.text for text in collection_texts(data, rejects=rejects)}, k1, b, language)
     index.save(out, str(data), overwrite)
+    return index
+
+
+class BM25sParameters(TypedDict):
+    """What bm25s says of an index in its own file."""
+
+    k1: float
+    b: float
+    delta: float
+    method: Literal["lucene"]
+    idf_method: Literal["lucene"]
+    dtype: Literal["float32"]
+    int_dtype: Literal["int32"]
+    num_docs: Count
+    version: str
+    backend: Literal["numpy"]
+
+
+def _loaded(folder: Path, documents: int) -> Any:
+    """The index as bm25s loads it; what it would believe and then stumble over is checked before."""
+    parameters = read_json(folder / "params.index.json", REMEDY)
+    require_shape(parameters, BM25sParameters, FORMAT, folder / "params.index.json", REMEDY)
+    try:
+        index = _bm25s().BM25.load(folder, mmap=True, load_corpus=False)
+        words = set(map(type, index.vocab_dict.values())) <= {int}
+        last = max(index.vocab_dict.values(), default=0) if words else -1
+        whole = parameters["num_docs"] == documents and 0 <= last < len(index.scores["indptr"])
+    except Exception as error:  # bm25s raises whatever its parts raise
+        raise InputError(f"bm25s cannot load it ({first_line(error)})", file=folder, do=REMEDY) from None
+    if not whole:
+        raise InputError("its parts do not belong together", file=folder, do=REMEDY)
     return index
 
 

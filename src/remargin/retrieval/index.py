@@ -29,8 +29,8 @@ from remargin.errors import InputError
 from remargin.files.arrays import append_array, map_array
 from remargin.files.atomic import flush_to_disk, locked, new_folder, refuse_existing
 from remargin.files.checksums import Sums
-from remargin.files.headers import read_header, write_header
-from remargin.files.shapes import BlockSums, Count, FieldsOf, FileName, mismatch
+from remargin.files.headers import read_header, require_shape, write_header
+from remargin.files.shapes import BlockSums, Count, FieldsOf, FileName
 from remargin.progress import track
 from remargin.retrieval import bm25
 from remargin.retrieval.backends import VECTORS_AT_ONCE, BackendSettings, Storage, storage, storage_kind
@@ -367,8 +367,7 @@ class _Folder:
     def read(cls, folder: Path) -> _Folder:
         header = read_header(folder / HEADER, IndexHeader, FORMAT, REMEDY)
         settings = BackendSettings(**header["settings"])
-        if problem := mismatch(header["state"], storage_kind(settings).STATE, "state"):
-            raise InputError(f"not a header of format {FORMAT}: {problem}", file=folder / HEADER, do=REMEDY)
+        require_shape(header["state"], storage_kind(settings).STATE, FORMAT, folder / HEADER, REMEDY)
         return cls(
             folder,
             Made(**header["made"]),

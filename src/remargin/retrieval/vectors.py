@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -258,12 +259,21 @@ def encode_collection(
     return encode(model, collection_texts(data, kind, rejects), out, made, overwrite)
 
 
+class JournalBlock(TypedDict):
+    """A line of the journal: of which texts a block is, its rows, how many of its texts were cut, and their bytes."""
+
+    texts: str
+    rows: Count
+    truncated: Count
+    sum: str
+
+
 class _Block(NamedTuple):
     """Some texts, their line of the journal, and, if they are yet to be encoded, their tokens."""
 
     texts: list[Text]
     hashes: NDArray[np.uint64]
-    journal: dict[str, Any]
+    journal: JournalBlock
     tokens: Tokens | None = None
     owners: NDArray[np.uint32] | None = None
 
@@ -286,7 +296,7 @@ class _Work:
             self._row_bytes["owners.bin"] = np.dtype(np.uint32).itemsize
         for name in self._row_bytes:
             (folder / name).touch()
-        self._done = read_journal(folder / JOURNAL)
+        self._done = read_journal(folder / JOURNAL, JournalBlock)
         self._texts = self._rows = self._truncated = self._journal_end = self._rows_kept = 0
 
     def plan(self, texts: list[Text], model: BiEncoder) -> _Block:
@@ -300,7 +310,7 @@ class _Work:
                 return _Block(texts, hashes, done)
             self._done.clear()
         tokens, owners, truncated = _tokens(model, [text.text for text in texts], self._made)
-        journal = {"texts": digest, "rows": len(tokens.lengths), "truncated": truncated}
+        journal: JournalBlock = {"texts": digest, "rows": len(tokens.lengths), "truncated": truncated, "sum": ""}
         return _Block(texts, hashes, journal, tokens, owners)
 
     def _sum_on_disk(self, rows: int) -> str:
@@ -309,7 +319,7 @@ class _Work:
         for name, size in self._row_bytes.items():
             with open(self._folder / name, "rb") as file:
                 file.seek(self._rows_kept * size)
-                contents.append(file.read(rows * size))
+                contents.append(file.read(min(rows * size, os.fstat(file.fileno()).st_size)))
         return _sum(contents)
 
     def write(self, block: _Block, model: BiEncoder) -> None:

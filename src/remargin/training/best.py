@@ -77,7 +77,7 @@ class Best:
         if progress.best_step is not None:
             verify_model(self._folder, do)
         measure = None if self._validator is None else self._validator.measure
-        if measure is not None and progress.validations and measure not in progress.validations[0][1]:
+        if measure is not None and any(measure not in values for _, values in progress.validations):
             problem = f"the run was not validated by {measure} before"
             do = "resume with the same measure, or start another run"
             raise InputError(problem, file=self._folder.parent, do=do)

@@ -20,7 +20,7 @@ from remargin.errors import InputError, first_line
 from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import on_disk
-from remargin.files.checksums import sha256
+from remargin.files.checksums import sha256, verify_files
 from remargin.mining import MiningSettings, mine, require_ranked
 from remargin.progress import tell
 from remargin.report.run_files import write_report
@@ -180,9 +180,7 @@ def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: 
 
 def _verify(data: Path) -> None:
     """See that all is as it was written: one damaged score spoils a run silently."""
-    for name, before in read_prepared(data)["sha256"].items():
-        if not (data / name).is_file() or sha256(data / name) != before:
-            raise InputError("damaged or missing", file=data / name, do=REMEDY)
+    verify_files(data, read_prepared(data)["sha256"], REMEDY)
     for name in ("queries", "documents"):
         TokenStore(data / "tokens" / name).verify()
     Triplets(data / "triplets").verify()

@@ -194,6 +194,9 @@ class _Training:
         torch.manual_seed(settings.seed)
         if checkpoint.exists():
             self.progress, _ = load_checkpoint(checkpoint, self._kept, self._optimiser)
+            if any(settings.validation_measure not in values for _, values in self.progress.validations):
+                problem = f"the checkpoint was not validated by {settings.validation_measure}"
+                raise InputError(problem, file=checkpoint, do="delete it")
             say(f"going on after step {self.progress.step:,}")
         self._seconds_before = self.progress.seconds
 

@@ -1,0 +1,181 @@
+"""Training runs, their checkpoints and teachers, and reports on them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from remargin.cross_encoder import OURS, CrossEncoder
+from remargin.report.collect import sections_in
+from remargin.report.figures import Arrow, Circle, CirclePanel, LineFigure, Panel, Point, Scatter, Series
+from remargin.report.page import page_text, write_page
+from remargin.report.sections import Section
+from remargin.report.tables import MISSING, Block, Cell, Table, number
+from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from remargin.training.data import TrainingData
+from remargin.training.in_batch_teacher import InBatchTeacher
+from remargin.training.run import RunRequest, start
+from remargin.training.settings import fit_settings
+from remargin.training.teacher import TeacherSettings, train_cross_encoder
+
+from .mutations import CONFIG, HEADER, LEDGER
+from .running import Case
+from .stores import only
+from .world import SETTINGS, World, killed_at, silent
+
+
+def checkpoint(world: World) -> Case:
+    folder, model = world.folder("checkpoint"), nn.Linear(3, 2)
+    optimiser = torch.optim.AdamW(model.parameters())
+    model(torch.ones(3)).sum().backward()
+    optimiser.step()
+    progress = Progress(2, 8, 0.5, 1, 4, 1, [(0, {"nDCG@10": 0.25}), (1, {"nDCG@10": 0.5})], 1.5)
+    fixed = {"batch_size": 4, "loss": "MarginLoss()"}
+    save_checkpoint(folder / "checkpoint", progress, {"model": model}, optimiser, {"scale": 1.0}, fixed)
+
+    def load(folder: Path) -> None:
+        fresh = nn.Linear(3, 2)
+        found, _ = load_checkpoint(
+            folder / "checkpoint", {"model": fresh}, torch.optim.AdamW(fresh.parameters()), fixed
+        )
+        assert f"{found.step + found.triplets + found.without_gain:,} {found.seconds:.0f}"  # all are numbers
+        assert all(isinstance(values, dict) for _, values in found.validations)
+
+    return Case(folder, {"checkpoint/progress.json": HEADER}, (load,), count=800)
+
+
+def resumed_run(world: World) -> Case:
+    """A run that was killed before its last step, and goes on: `fit --resume`."""
+    folder = world.folder("resumed")
+
+    def resume(folder: Path) -> None:
+        start(world.request(folder / "run"), SETTINGS, resume=True, say=silent)
+
+    def until_the_second_step(line: str) -> None:
+        if line.startswith("step 2/"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        start(world.request(folder / "run"), SETTINGS, say=until_the_second_step)
+    files = {
+        "run/checkpoint/progress.json": HEADER,
+        "run/config.yaml": CONFIG,
+        "run/metrics.csv": LEDGER,
+        "run/best/remargin_model.json": HEADER,
+        "run/data/remargin.json": HEADER,
+        "run/data/triplets/header.json": HEADER,
+        "run/data/tokens/queries/header.json": HEADER,
+    }
+    return Case(folder, files, (resume,), count=250)
+
+
+def run_on_prepared_data(world: World) -> Case:
+    """`fit` on what `prepare` wrote, with a teacher's scores."""
+    settings = fit_settings(steps=1, batch_size=4, precision="32", target="teacher", validation_depth=5)
+
+    def fit(folder: Path) -> None:
+        start(RunRequest(str(folder), str(world.model), folder / "run"), settings, say=silent)
+
+    files = {"remargin.json": HEADER, "triplets/header.json": HEADER, "tokens/documents/header.json": HEADER}
+    return Case(world.prepared, files, (fit,), count=150)
+
+
+def in_batch_teacher(world: World) -> Case:
+    folder, device = world.folder("in-batch-teacher"), torch.device("cpu")
+
+    def load(folder: Path, resume: bool = True) -> None:
+        data = TrainingData(world.prepared)
+        found = InBatchTeacher.load(world.model, data, "cosine", folder, device, resume, silent)
+        rows = np.arange(3)
+        assert torch.isfinite(found.margins(rows, rows, rows[::-1].copy())).all()
+
+    load(folder, resume=False)
+    files = {f"teacher/{kind}.json": HEADER for kind in ("queries", "documents")}
+    return Case(folder, files, (load,), count=300, heals=True)
+
+
+def _train_teacher(world: World, out: Path) -> None:
+    settings = TeacherSettings(epochs=1, batch_size=2, validations=2, validation_depth=5)
+    model = CrossEncoder.from_pretrained(world.model, device="cpu", length=64)
+    train_cross_encoder(model, world.train, world.triplets, out, settings, world.dev, say=silent)
+    model.score([("a query", "a text")])
+
+
+def trained_teacher(world: World) -> Case:
+    """A cross-encoder that is not trained again."""
+    folder = world.folder("teacher")
+    _train_teacher(world, folder / "teacher")
+
+    def again(folder: Path) -> None:
+        _train_teacher(world, folder / "teacher")
+
+    return Case(folder, {f"teacher/{OURS}": HEADER}, (again,), count=300)
+
+
+def stopped_teacher(world: World) -> Case:
+    """The checkpoint of one that was stopped."""
+    folder = world.folder("stopped-teacher")
+
+    def again(folder: Path) -> None:
+        _train_teacher(world, folder / "teacher")
+
+    with killed_at(CrossEncoder, "save"):
+        again(folder)
+    return Case(folder, {only(folder, ".teacher.*/progress.json"): HEADER}, (again,), count=150)
+
+
+def show(folder: Path) -> None:
+    """`report` on it."""
+    write_page(folder / "page.html", sections_in(folder), "a page")
+
+
+def report_on_a_run(world: World) -> Case:
+    folder = world.folder("report")
+    for name in ("config.yaml", "metrics.csv", "report.json"):
+        shutil.copy(world.run / name, folder)
+    return Case(folder, {"config.yaml": CONFIG, "metrics.csv": LEDGER, "report.json": HEADER}, (show,), count=900)
+
+
+def section(world: World) -> Case:
+    folder = world.folder("section")
+    rows = [
+        [Cell("BM25"), number(0.66, bold=True, marks="†"), MISSING],
+        [Cell("x"), number(0.0), Cell("1 ± 2", value=1.0)],
+    ]
+    table = Table("Zero-shot, nDCG@10", ["system", "a", "b"], [Block("measured", rows)], ["a note"])
+    wave = Series("wave", [0, 10, 20], [0.5, 1.0, 0.25], [0.0, 0.0, 0.0], [1.0, 2.0, 1.0])
+    lines = LineFigure("loss", "Loss", "It falls.", [[Panel("", "step", "loss", [wave], mark_maxima=True)]])
+    scatter = Scatter("queries", "Queries", "All.", "a", "b", [Point(0.1, 0.9, "q1", "text"), Point(0.5, 0.5, "q2")])
+    panel = CirclePanel(
+        "static", {"q": 90, "d-1": -15}, [Arrow("d-1", -15, end=-45), Arrow("d+", 5, pull=1.0)], {"t": 0}
+    )
+    figures = [lines, scatter, Circle("pull", "Pulls", "Where to.", [panel])]
+    settings = {"seed": 0, "loss": {"target": "distributed", "in_batch": False}, "sizes": [64, 128]}
+    Section("variants", "A title", ["A summary."], [table], figures, settings, ["A note."]).save(folder)
+
+    def load(folder: Path) -> None:
+        found = Section.load(folder)
+        page_text([found], "a page")
+        assert list(found.files())
+
+    def save_again(folder: Path) -> None:
+        Section("loss", "Another").save(folder, overwrite=True)
+
+    return Case(folder, {"section.json": HEADER}, (load, show, save_again), count=900)
+
+
+TARGETS = [
+    checkpoint,
+    resumed_run,
+    run_on_prepared_data,
+    in_batch_teacher,
+    trained_teacher,
+    stopped_teacher,
+    report_on_a_run,
+    section,
+]

@@ -1,0 +1,157 @@
+"""Studies of the paper's experiments: what they are about, their runs, and what is made again from these files."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from remargin.experiments.memory import FORMAT as MEMORY
+from remargin.experiments.memory import WAYS
+from remargin.experiments.reproduce import EXPERIMENTS, reproduce, sections_of
+from remargin.experiments.results import FILE, Result
+from remargin.experiments.specs import RunSpec
+from remargin.experiments.study import Study
+from remargin.experiments.study_file import FILE as STUDY
+from remargin.experiments.study_file import planned_before, read_study, take_folder
+from remargin.experiments.teacher import teacher_report
+from remargin.experiments.zero_shot import zero_shot
+from remargin.files.headers import write_header
+from remargin.report.page import page_text
+
+from .mutations import HEADER, JSON
+from .running import Case, Reader
+from .world import OTHER, World, silent
+
+RUNS, TEACHER = "runs/**/*", "teacher/*"
+
+
+def _part(world: World, name: str, *patterns: str) -> Path:
+    """A copy of some files of a study: with fewer of them, thousands of copies take less time."""
+    folder = world.root / name
+    for path in {path for pattern in (STUDY, *patterns) for path in world.study.glob(pattern) if path.is_file()}:
+        (folder / path.relative_to(world.study)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder / path.relative_to(world.study))
+    return folder
+
+
+def _again(*names: str) -> Reader:
+    """Makes some experiments, and the verdicts on claims, from the files alone; then the page."""
+
+    def reproduced(folder: Path) -> None:
+        study = Study(folder, say=silent)
+        reproduce(study, names)
+        page_text(sections_of(folder), study.name)
+
+    return reproduced
+
+
+def study_file(world: World) -> Case:
+    folder = _part(world, "study-file", RUNS, TEACHER)
+    return Case(folder, {STUDY: HEADER}, (_again("variants", "baselines", "memory", "zero-shot"),), count=250)
+
+
+def study_that_goes_on(world: World) -> Case:
+    folder = _part(world, "study-goes-on", "runs/memory-tiny/*")
+    header = read_study(folder)
+
+    def go_on(folder: Path) -> None:
+        take_folder(folder, header)
+
+    def go_on_with_its_own_grids(folder: Path) -> None:
+        take_folder(folder, header, own_grids=True)
+
+    def plan(folder: Path) -> None:
+        planned_before(folder)
+
+    return Case(folder, {STUDY: HEADER}, (go_on, go_on_with_its_own_grids, plan), count=500)
+
+
+def runs_of_a_study(world: World) -> Case:
+    folder = _part(world, "study-runs", RUNS, TEACHER)
+    keys = sorted(path.parent.name for path in folder.glob(f"runs/*/{FILE}"))
+    chosen = [next(key for key in keys if kind in key) for kind in ("distributed", "bm25", "teacher", "tiny-1-")]
+    files = {f"runs/{key}/{FILE}": HEADER for key in chosen}
+    return Case(
+        folder, files, (_again("static-margins", "target-evolution", "variants", "baselines", "zero-shot"),), count=200
+    )
+
+
+def result(world: World) -> Case:
+    tested = sorted(path.parent.parent for path in world.study.glob("runs/tiny-distributed*/zero-shot/*"))
+    run = tested[0]
+    values = HEADER.read(run / FILE)
+    spec = RunSpec(**values["spec"])
+
+    def load(folder: Path) -> None:
+        found = Result.load(folder, None)
+        if found is not None:
+            found.test()
+            found.zero_shot()
+            assert f"{found.dev:.3f} {found.seconds_to_best:.0f}"
+
+    def of_its_spec(folder: Path) -> None:
+        Result.load(folder, spec)
+
+    return Case(run, {FILE: HEADER}, (load, of_its_spec), count=500)
+
+
+def teachers_report(world: World) -> Case:
+    folder = _part(world, "study-teacher", RUNS, TEACHER)
+
+    def read(folder: Path) -> None:
+        teacher_report(folder)
+
+    return Case(folder, {"teacher/teacher.json": HEADER}, (_again("baselines"), read), count=250)
+
+
+def instance(world: World) -> Case:
+    folder = _part(world, "study-instance", "runs/tiny-distributed*/**/*")
+    (path,) = folder.glob("runs/*/instance.json")
+    return Case(folder, {str(path.relative_to(folder)): HEADER}, (_again("instance"),), count=250)
+
+
+def memory(world: World) -> Case:
+    """As it was measured on a GPU."""
+    folder = _part(world, "study-memory", "runs/memory-tiny/*")
+    sizes = {"bytes": {way: 2**30 // (i + 1) for i, way in enumerate(WAYS)}, "reasons": dict.fromkeys(WAYS)}
+    sizes["reasons"]["bf16"] = "bf16: no room"
+    file = "runs/memory-tiny/memory.json"
+    write_header(folder / file, {"format": MEMORY, "hardware": "a GPU", **sizes})
+    return Case(folder, {file: HEADER}, (_again("memory"),), count=250)
+
+
+def queries(world: World) -> Case:
+    folder = _part(world, "study-queries", RUNS, "work/queries.json")
+    return Case(folder, {"work/queries.json": HEADER}, (_again("variants"),), count=150)
+
+
+def numbers_of_a_study(world: World) -> Case:
+    """What the verdicts on claims are made of."""
+    folder = _part(world, "study-numbers", "*/numbers.json", "memory/section.json")
+    files = {f"{name}/numbers.json": JSON for name in EXPERIMENTS}
+    return Case(folder, files, (_again(),), count=700)
+
+
+def zero_shot_scores(world: World) -> Case:
+    folder = world.folder("zero-shot")
+
+    def again(folder: Path) -> None:
+        zero_shot({"tiny": world.model}, [OTHER], folder / "out", say=silent)
+
+    again(folder)
+    files = {str(path.relative_to(folder)): HEADER for path in folder.glob("out/scores/*/*.json")}
+    return Case(folder, files, (again,), count=300)
+
+
+TARGETS = [
+    study_file,
+    study_that_goes_on,
+    runs_of_a_study,
+    result,
+    teachers_report,
+    instance,
+    memory,
+    queries,
+    numbers_of_a_study,
+    zero_shot_scores,
+]
