@@ -116,6 +116,7 @@ def teach(
             for lines in table.lines_with(scores):
                 file.write(lines)
                 digest.update(lines)
+            file.flush()  # a disk that is full shows now, and not when the report is there
             count = len(np.unique(table.keys()))
             seconds = time.perf_counter() - started + pairs.seconds_before
             taught = Taught(

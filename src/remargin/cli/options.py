@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 from remargin.config import read_config
 from remargin.errors import InputError
-from remargin.files.atomic import resolved
+from remargin.files.atomic import is_scratch, resolved
 from remargin.progress import tell
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ def require_ours(out: Path) -> None:
     if resolved(out).exists() and not out.is_dir():
         raise InputError("is not a folder", file=out, do="choose another place")
     ours = [out / "study.json", out / "loss-geometry" / "section.json"]
-    if out.exists() and any(out.iterdir()) and not any(path.exists() for path in ours):
+    if not out.exists() or any(path.exists() for path in ours):
+        return
+    if any(path.name != "loss-geometry" and not is_scratch(path) for path in out.iterdir()):  # one that was stopped
         raise InputError("has other files in it", file=out, do="choose another place")
 
 

@@ -22,6 +22,7 @@ from remargin.cli.options import (
     measure_names,
     require_judged,
 )
+from remargin.errors import InputError
 from remargin.progress import tell
 
 if TYPE_CHECKING:
@@ -44,9 +45,13 @@ def search(
 ) -> None:
     """Search a collection with each of its queries and write a TREC run file."""
     from remargin.files.atomic import refuse_existing
+    from remargin.retrieval.search import KINDS
     from remargin.retrieval.search import search as run_search
 
     refuse_existing(out, overwrite)
+    if index in KINDS and any(Path(index).glob("remargin_*.json")):
+        problem = f"{index!r} is both a kind of index and a folder here"
+        raise InputError(problem, do=f"write ./{index} for the folder, or search elsewhere")
     encoder = None if model is None else load_encoder(model)
     run = run_search(load_collection(data, split, skip_bad), index, encoder, k)
     run.save(out, tag=Path(index).name, overwrite=overwrite)

@@ -15,8 +15,8 @@ small files alone.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
@@ -39,7 +39,7 @@ from remargin.experiments.study_file import RUNS, WORK, describe, read_study, ta
 from remargin.experiments.teacher import Teacher
 from remargin.experiments.trainer import TARGETS, train
 from remargin.experiments.training_set import TrainingSet
-from remargin.files.atomic import locked, new_file
+from remargin.files.atomic import locked, new_file, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
 from remargin.model_folder import verify_model
@@ -147,9 +147,12 @@ class Study:
         known: dict[str, list[str]] = self.header.get("stems", {})
         return known.get(column.name) or stems(column)
 
-    def lock(self) -> AbstractContextManager[None]:
-        """Keeps other processes out; see `locked`."""
-        return locked(self.out)
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes out, and remove what killed ones left; see `locked`."""
+        with locked(self.out):
+            remove_left(self.out, deep=True)
+            yield
 
     def of_models(self, make: Callable[[str], T]) -> dict[str, T]:
         """Apply `make` to each backbone, without those that lack runs; raise NotTrained if none is left."""
@@ -188,6 +191,8 @@ class Study:
         """
         result = Result.load(self.out / RUNS / spec.key, spec)
         lacking = [what for what in wanted if result is None or not result.scores.get(what)]
+        if result is not None:  # it is not trained again, whenever it was stopped
+            shutil.rmtree(self.work / "fits" / spec.key / "checkpoint", ignore_errors=True)
         if result is not None and not lacking:
             return result
         self.require_trainable(f"the run {spec.key}", spec.model)
@@ -202,7 +207,7 @@ class Study:
                 with new_file(result.folder / f"{TARGETS}.gz", overwrite=True) as out:
                     out.write((fitted / TARGETS).read_bytes())
             result.save()
-            shutil.rmtree(fitted / "checkpoint", ignore_errors=True)  # from here on, it is not trained again
+            shutil.rmtree(fitted / "checkpoint", ignore_errors=True)
         for what in lacking:
             model = fitted / ("last" if what in (LAST, ZERO_SHOT_LAST) else "best")
             verify_model(model, f"delete {fitted} and go on")

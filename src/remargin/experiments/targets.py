@@ -7,6 +7,7 @@ import gzip
 import io
 import zlib
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,10 +30,16 @@ class BatchTargets(NamedTuple):
     high: float
 
 
+def never(batch: int) -> bool:
+    """No batch."""
+    return False
+
+
 class TargetLog:
     """Takes down the similarities of the first and last batches; an observer for `fit`. Never waits for the device.
 
-    A resumed run goes on with the file that it had written when it was stopped.
+    A resumed run goes on with the file that it had written when it was stopped: `save_at` says after which batches it
+    is written, those before a checkpoint above all.
 
     >>> import tempfile
     >>> log = TargetLog(Path(tempfile.mkdtemp()) / "targets.csv")
@@ -42,10 +49,13 @@ class TargetLog:
     [BatchTargets(batch=0, mean=0.5, low=0.0, high=1.0)]
     """
 
-    def __init__(self, path: Path, similarity: Similarity = "cosine", shown: int = SHOWN) -> None:
+    def __init__(
+        self, path: Path, similarity: Similarity = "cosine", shown: int = SHOWN, save_at: Callable[[int], bool] = never
+    ) -> None:
         self.path = path
         self._cosine = similarity == "cosine"
         self._shown = shown
+        self._save_at = save_at
         self._first: dict[int, Tensor] = {}
         self._last: deque[tuple[int, Tensor]] = deque(maxlen=shown)
         self._before = {row.batch: row for row in read_targets(path)} if path.exists() else {}
@@ -61,7 +71,7 @@ class TargetLog:
             self._first[batch] = found
         else:
             self._last.append((batch, found))
-        if batch % 1000 == 999:
+        if self._save_at(batch):
             self.save()  # a stopped run keeps these
 
     def __enter__(self) -> TargetLog:

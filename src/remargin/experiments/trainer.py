@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -43,7 +44,11 @@ def train(
     data = training.prepared(spec.model, spec.taught)
     model = BiEncoder.from_pretrained(training.backbones[spec.model], seed=spec.seed)
     settings = run_settings(spec, training.plan, teacher_scale(spec, data, model.similarity), second_teacher)
-    targets = TargetLog(fitted / TARGETS, model.similarity) if spec.target == "distributed" else None
+    targets = None
+    if spec.target == "distributed":
+        targets = TargetLog(fitted / TARGETS, model.similarity, save_at=lambda batch: _saves(batch + 1, settings))
+        if not (fitted / TARGETS).exists():  # lost with the process that was to write it
+            shutil.rmtree(fitted / "checkpoint", ignore_errors=True)
     resumed = (fitted / "checkpoint").exists()  # then the energy before is not known
     with Energy() as energy, targets or nullcontext():
         peak_memory(reset=True)
@@ -70,6 +75,11 @@ def train(
         joules=None if resumed else energy.joules,
         peak_bytes=peak_memory(),
     )
+
+
+def _saves(step: int, settings: FitSettings) -> bool:
+    """Whether there is a checkpoint after a step, as far as settings tell."""
+    return step % settings.save_every == 0 or step == settings.steps
 
 
 def _now_and_then(say: Callable[[str], None], key: str) -> Callable[[str], None]:

@@ -26,7 +26,7 @@ from remargin.evaluation.measures import evaluate, judged_cutoff
 from remargin.experiments.columns import file_name, find_column, judgments_hash, require_distinct, stems
 from remargin.experiments.hardware import hardware
 from remargin.experiments.published import published_zero_shot
-from remargin.files.atomic import locked, new_file, refuse_existing
+from remargin.files.atomic import locked, new_file, refuse_existing, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Count
@@ -157,6 +157,7 @@ def zero_shot(
     work = list(_plan(systems, all_columns, out / "scores", judgments, measures))
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
+        remove_left(out, deep=True)
         saved = {} if overwrite else {one.path: _saved(one, skip_bad) for one in work}
         found = {path: measured for path, measured in saved.items() if measured is not None}
         about = _about(systems, measure, bound, skip_bad)

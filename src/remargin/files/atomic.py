@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import os
 import platform
+import re
 import shutil
 import tempfile
 import time
@@ -53,6 +54,7 @@ def new_folder(path: str | Path, overwrite: bool, marker: str) -> Iterator[Path]
 def put_in_place(folder: Path, path: Path, overwrite: bool = False, marker: str | None = None) -> None:
     """Make a finished folder appear at `path`, on the same disk, instead of an older one if that is allowed."""
     path = resolved(path)
+    remove_left(path.parent, path.name)
     inside = list(folder.rglob("*"))
     for file in (file for file in inside if file.is_file()):
         file.chmod(folder.stat().st_mode & 0o666)  # as any other file: some libraries keep theirs to the user alone
@@ -111,16 +113,24 @@ def new_file(path: str | Path, overwrite: bool = False) -> Iterator[IO[bytes]]:
 def naming(path: Path) -> Iterator[None]:
     """Errors of the system are about this path if they name none, or something in its scratch folder.
 
-    A full disk does not know what was written, and NumPy not even that the disk is full.
+    A full disk does not know what was written. NumPy does not know that the disk is full, and libraries in other
+    languages say so in exceptions of their own.
     """
     try:
         yield
+    except InputError:
+        raise
     except OSError as error:
         if error.errno is None:
             problem = f"not all could be written ({error}); is the disk full?"
             raise OSError(errno.EIO, problem, str(path)) from error
         if error.filename is None or str(error.filename).startswith(str(path.parent / f".{path.name}.")):
             error.filename = str(path)
+        raise
+    except Exception as error:
+        for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            if os.strerror(number) in str(error):
+                raise OSError(number, os.strerror(number), str(path)) from error
         raise
 
 
@@ -155,11 +165,41 @@ def _machine() -> str:
     return hashlib.blake2b((boot.read_text() if boot.exists() else platform.node()).encode(), digest_size=4).hexdigest()
 
 
-def remove_left(folder: Path, name: str | None = None) -> None:
-    """Remove the scratch folders that killed processes left in a folder: for one file or folder there, or for any."""
-    for scratch in folder.glob(f".{'*' if name is None else glob.escape(name)}.????????-????????"):
+def is_scratch(path: Path) -> bool:
+    """Whether the name of a path is that of a scratch folder.
+
+    >>> is_scratch(Path("runs/.best.1f2e3d4c-a1b2c3d_")), is_scratch(Path("runs/.git"))
+    (True, False)
+    """
+    return re.fullmatch(r"\..+\.[0-9a-f]{8}-[a-z0-9_]{8}", path.name) is not None
+
+
+def remove_left(folder: Path, name: str | None = None, deep: bool = False) -> None:
+    """Remove the scratch folders that killed processes left in a folder.
+
+    Args:
+        folder: where to look.
+        name: the file or folder that they are for; any, if not given.
+        deep: look in all folders inside, too.
+    """
+    pattern = f".{'*' if name is None else glob.escape(name)}.????????-????????"
+    for scratch in list(folder.rglob(pattern) if deep else folder.glob(pattern)):
         with contextlib.suppress(OSError):  # it may be removed in this moment, or be somebody else's, or held
             _remove_if_left(scratch)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder so that nobody sees half of it: it is moved out of sight first."""
+    with _scratch(path) as scratch:
+        path.rename(scratch / UNFINISHED)
+
+
+def replace_folder(path: Path, other: Path) -> None:
+    """Put `other` in the place of the folder at `path`, which need not be there. Killed in between, `other` is left."""
+    with _scratch(path) as scratch:
+        if path.exists():
+            path.rename(scratch / UNFINISHED)
+        other.rename(path)
 
 
 def _remove_if_left(scratch: Path) -> None:
@@ -236,7 +276,7 @@ def refuse_existing(path: Path, overwrite: bool, marker: str | None = None) -> N
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         problem = f"cannot be written: {above} is {'read-only' if above.is_dir() else 'not a folder'}"
         raise InputError(problem, file=path, do="choose another place")
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    if not path.exists() or (path.is_dir() and all(map(is_scratch, path.iterdir()))):
         return
     if not overwrite:
         raise InputError("already exists", file=path, do="choose another place, or ask to overwrite it (--overwrite)")

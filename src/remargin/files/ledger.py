@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from remargin.errors import InputError
-from remargin.files.atomic import new_file
+from remargin.files.atomic import naming, new_file
 
 CHECKSUM = "checksum"
 
@@ -39,7 +39,7 @@ class Ledger:
 
     def append(self, row: Mapping[str, object]) -> None:
         """Add a row; a column that it does not have stays empty."""
-        with open(self._path, "ab") as file:
+        with naming(self._path), open(self._path, "ab") as file:
             file.write(self._line(row).encode())
 
     def _line(self, row: Mapping[str, object]) -> str:
@@ -74,9 +74,10 @@ def read_ledger(path: Path, remedy: str, known: Collection[str] | None = None) -
     for number, line in enumerate(lines, start=2):
         text, _, found = line.decode(errors="replace").rpartition(",")
         checksum = _chained(checksum, text)
-        if found != checksum:
+        fields = next(csv.reader([text]), [])
+        if found != checksum or len(fields) != len(names):
             raise InputError("damaged: not what was written", file=path, line=number, do=remedy)
-        rows.append(dict(zip(names, next(csv.reader([text])), strict=True)))
+        rows.append(dict(zip(names, fields, strict=True)))
     return LedgerContent(names, rows, checksum)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import glob
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,6 +59,14 @@ def resumable(out: str | Path, fingerprint: str, format: str, shape: type[T]) ->
                 folder.rmdir()
             raise
         shutil.rmtree(folder)
+
+
+def remove_parts(out: Path) -> None:
+    """Remove parts that led to `out`, which is there: a process was killed after it had written it."""
+    if out.exists():
+        for folder in out.parent.glob(f".{glob.escape(out.name)}.*"):
+            if re.fullmatch("[0-9a-f]+", folder.name.rpartition(".")[2]):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 class PartHeader(TypedDict):

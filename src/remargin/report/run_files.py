@@ -76,7 +76,9 @@ def read_config(folder: Path, remedy: str = GIVE) -> RunConfig:
     """
     path = folder / CONFIG
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        aliases = any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text))  # could stand for any size
+        config = None if aliases else yaml.safe_load(text)
     except FileNotFoundError:
         raise InputError("not found", file=path, do=remedy) from None
     except (OSError, RecursionError, ValueError, yaml.YAMLError):

@@ -9,6 +9,7 @@ from typing import Any
 
 from remargin.errors import InputError
 from remargin.files.ledger import LedgerContent
+from remargin.files.shapes import Size, mismatch
 from remargin.report.figures import Figure, LineFigure, Panel, Series
 from remargin.report.run_files import (
     CONFIG,
@@ -85,8 +86,11 @@ def _config(folder: Path) -> dict[str, Any]:
     asked = config["asked"]
     try:
         settings = {**asked["settings"], "loss": dict(asked["settings"]["loss"])}
+        sizes = [settings.get(name, 1) for name in ("batch_size", "accumulate")]
     except (KeyError, TypeError, ValueError):
-        raise InputError("not the config of a training run", file=folder / CONFIG, do=GIVE) from None
+        settings, sizes = {}, [None]
+    if mismatch(sizes, list[Size]):
+        raise InputError("not the config of a training run", file=folder / CONFIG, do=GIVE)
     return {**asked, "command": config["command"], "versions": config["versions"], "settings": settings}
 
 

@@ -23,6 +23,7 @@ from remargin.progress import track
 log = logging.getLogger(__name__)
 
 VECTORS_AT_ONCE = 65_536
+WRITTEN_AT_ONCE = 1 << 20  # bytes
 TRAINING_VECTORS = 262_144
 SMALLER = "use a smaller index, such as --factory Flat or HNSW32"
 
@@ -103,7 +104,20 @@ class Faiss:
 
     def save(self, path: Path) -> None:
         """Write a file that FAISS reads."""
-        _faiss().write_index(self._index, str(path))
+        faiss, failed = _faiss(), []
+        with open(path, "wb") as file:
+
+            def write(content: bytes) -> None:
+                try:
+                    file.write(content)
+                except OSError as error:
+                    failed.append(error)  # FAISS would say no more than that it could not write
+                    raise
+
+            try:
+                faiss.write_index(self._index, faiss.PyCallbackIOWriter(write, WRITTEN_AT_ONCE))
+            except RuntimeError as error:
+                raise failed[0] if failed else error from None
 
     def __len__(self) -> int:
         return int(self._index.ntotal)

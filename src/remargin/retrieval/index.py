@@ -8,6 +8,7 @@ header, at once: whoever opens the folder meanwhile, or after a crash, finds it 
 from __future__ import annotations
 
 import contextlib
+import glob
 import itertools
 import logging
 import shutil
@@ -27,7 +28,7 @@ from remargin.data.tables import Rejects, batches
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.files.arrays import append_array, map_array
-from remargin.files.atomic import flush_to_disk, locked, new_folder, refuse_existing
+from remargin.files.atomic import flush_to_disk, locked, naming, new_folder, refuse_existing, remove_folder, remove_left
 from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, require_shape, write_header
 from remargin.files.shapes import BlockSums, Count, FieldsOf, FileName
@@ -168,10 +169,16 @@ def index_collection(
     vectors = encode_collection(model, data, folder, precision=precision, chunk=chunk, overlap=overlap, rejects=rejects)
     try:
         built = build_index(vectors, out, settings, overwrite)
+    except InputError as error:
+        do = "; ".join([*([error.do] if error.do else []), f"the vectors stay: give --vectors {folder}"])
+        raise InputError(error.problem, file=error.file, id=error.id, do=do) from None
+    except OSError as error:
+        do = f"the vectors stay: to go on with them, give --vectors {folder}"
+        raise InputError(error.strerror or str(error), file=error.filename or out, do=do) from error
     except BaseException:
         log.warning("the vectors are in %s: to go on with them, give --vectors", folder)
         raise
-    shutil.rmtree(folder)
+    remove_folder(folder)
     return built
 
 
@@ -286,10 +293,14 @@ def synchronise(
             raise InputError("has none of these documents, so all of its own would be deleted", file=folder, do=do)
         gone = np.empty(0, np.int64) if keep_others else np.flatnonzero(~present & ~index.deleted)
         index.delete(np.concatenate([outdated[outdated >= 0], gone]))
+        place = folder.parent / f".{folder.name}.new"
+        shutil.rmtree(place, ignore_errors=True)  # of an update that was stopped
         if changed:
-            place = folder.parent / f".{folder.name}.new"
-            index.append(encode(model, changed, place, made, overwrite=True))
-            shutil.rmtree(place)
+            index.append(encode(model, changed, place, made))
+            remove_folder(place)
+        remove_left(place.parent, place.name)
+        for unfinished in place.parent.glob(f".{glob.escape(place.name)}.*"):
+            shutil.rmtree(unfinished, ignore_errors=True)
     return Changes(len(changed) - replaced, replaced, len(gone))
 
 
@@ -297,9 +308,11 @@ def synchronise(
 def _changing(folder: Path) -> Iterator[_Folder]:
     """The index, to be changed by one process at a time; the change counts once the block has ended well."""
     _existing(folder)
-    with locked(folder):
+    with locked(folder), naming(folder):
         index = _existing(folder)
         index.verify()
+        remove_left(folder)
+        index.remove_unneeded()
         yield index
         if index.changed:
             index.commit()
@@ -452,14 +465,21 @@ class _Folder:
         self.version += 1
         append_array(self.folder / f"deleted.{self.version}.bin", 0, self.deleted)
         flush_to_disk(*self.folder.rglob("*"))
-        needed = {self.ids_folder, f"deleted.{self.version}.bin", *self.state.values()}
         header = {"format": FORMAT, "version": self.version, "made": asdict(self.made), "rows": self.rows}
         header |= {"settings": asdict(self.settings), "state": self.state, "documents": int((~self.deleted).sum())}
-        header |= {"ids_folder": self.ids_folder, "ids_size": self.ids_size, "sums": self._sums(needed)}
+        header |= {"ids_folder": self.ids_folder, "ids_size": self.ids_size, "sums": self._sums(self._needed())}
         write_header(self.folder / HEADER, header)
+        self.remove_unneeded()
+
+    def remove_unneeded(self) -> None:
+        """Remove what a change replaced, or wrote before it was stopped."""
         for path in self.folder.iterdir():
-            if path.name.startswith(VERSIONED) and path.name not in needed:
+            if path.name.startswith(VERSIONED) and path.name not in self._needed():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _needed(self) -> set[Any]:
+        """The names of files and folders that count, beside those that only grow."""
+        return {self.ids_folder, f"deleted.{self.version}.bin", *self.state.values()}
 
     def _sums(self, needed: set[Any]) -> dict[str, Sums]:
         """Checksums of every file in use. If nothing was appended, the old ones hold, even if a file is longer now."""

@@ -101,9 +101,6 @@ def _check_documents(index: BM25 | DenseIndex, run: Run, collection: Collection,
 
 
 def _open(collection: Collection, index: str | Path, model: BiEncoder | None) -> BM25 | DenseIndex:
-    if str(index) in KINDS and any(Path(index).glob("remargin_*.json")):
-        problem = f"{str(index)!r} is both a kind of index and a folder here"
-        raise InputError(problem, do=f"write ./{index} for the folder, or search elsewhere")
     if index == "bm25":
         if model is not None:
             raise InputError("index 'bm25' takes no model", do="leave --model out")

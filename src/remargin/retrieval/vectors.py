@@ -24,7 +24,7 @@ from remargin.data.tokens import Tokens
 from remargin.encoder import BiEncoder, encoding_dtype
 from remargin.errors import InputError
 from remargin.files.arrays import append_array, map_array
-from remargin.files.atomic import locked, put_in_place, refuse_existing
+from remargin.files.atomic import locked, naming, put_in_place, refuse_existing
 from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import BlockSums, Count, FieldsOf, Size
@@ -208,7 +208,7 @@ def encode(
     name = hashlib.blake2b(json.dumps([asdict(made), computed_in]).encode(), digest_size=8).hexdigest()
     folder = out.parent / f".{out.name}.{name}"
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
+    with locked(folder), naming(out):
         work = _Work(folder, made)
         blocks = batches(track(texts, "encoding"), TEXTS_AT_ONCE)
         try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 
 from remargin.encoder import BiEncoder
 from remargin.errors import InputError
+from remargin.files.atomic import replace_folder
 from remargin.model_folder import OURS, verify_model
 from remargin.training.checkpoint import Progress
 from remargin.training.engine import Engine
@@ -69,8 +69,7 @@ class Best:
         """
         kept, progress = self._checkpoint / "best", self._progress
         if kept.exists():
-            shutil.rmtree(self._folder, ignore_errors=True)
-            kept.rename(self._folder)
+            replace_folder(self._folder, kept)
         do = "start the run anew in another folder"
         if progress.best_step is not None and not (self._folder / OURS).is_file():
             raise InputError("the best model of the run is missing", file=self._folder, do=do)

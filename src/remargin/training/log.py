@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from remargin.errors import InputError
 from remargin.files.ledger import Ledger, read_ledger
 from remargin.report.run_files import METRICS
 
@@ -143,5 +144,9 @@ class Log:
 
     def _rows_before(self, step: int) -> list[dict[str, str]]:
         """The rows that a resumed run keeps: those up to its checkpoint."""
-        metrics = read_ledger(self._path, "put it back, or delete it: the run goes on without", COLUMNS)
-        return [row for row in metrics.rows if int(row["step"]) <= step]
+        do = "put it back, or delete it: the run goes on without"
+        rows = read_ledger(self._path, do, COLUMNS).rows
+        for line, row in enumerate(rows, start=2):
+            if not row.get("step", "").isdecimal():
+                raise InputError("no step", file=self._path, line=line, do=do)
+        return [row for row in rows if int(row["step"]) <= step]

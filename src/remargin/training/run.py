@@ -21,6 +21,7 @@ from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import on_disk
 from remargin.files.checksums import sha256, verify_files
+from remargin.files.parts import remove_parts
 from remargin.mining import MiningSettings, mine, require_ranked
 from remargin.progress import tell
 from remargin.report.run_files import write_report
@@ -94,6 +95,7 @@ def start(
     with folder.opened():
         board = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if request.tensorboard else []
         loggers = [_logger(text, out) for text in [*board, *(request.loggers or [])]]  # some write at once
+        remove_parts(out / "triplets.tsv")
         if not data.exists():
             _prepare(request, model, settings, say)
         else:

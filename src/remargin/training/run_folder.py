@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from remargin.errors import InputError
-from remargin.files.atomic import locked, on_disk, remove_left, resolved
+from remargin.files.atomic import is_scratch, locked, on_disk, remove_left, resolved
 from remargin.report.run_files import CONFIG, METRICS, RunConfig, read_config, write_config
 from remargin.versions import versions
 
@@ -72,7 +72,7 @@ class RunFolder:
 
     def _is_new(self) -> bool:
         """Whether nothing was made in it yet. With a config alone it is as good as new."""
-        return not self.path.exists() or {*self.path.iterdir()} <= {self._config}
+        return not self.path.exists() or all(path == self._config or is_scratch(path) for path in self.path.iterdir())
 
     def _check(self) -> None:
         if self._is_new():

@@ -28,7 +28,7 @@ from remargin.data.tokens import LONGER, PairTokens
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
-from remargin.files.atomic import refuse_existing
+from remargin.files.atomic import refuse_existing, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.shapes import mismatch
 from remargin.progress import tell, track
@@ -131,7 +131,9 @@ def train_cross_encoder(
     settings, out, path = settings or TeacherSettings(), Path(out), Path(triplets)
     fingerprint = _fingerprint(model, collection, path, settings, validation, first_stage)
     made = _made_before(out, fingerprint)
+    checkpoint = out.absolute().parent / f".{out.name}.{fingerprint}"
     if made is not None:
+        _remove_checkpoint(checkpoint)
         say(f"{out} was trained on the same triplets in the same way: used as it is")
         model.take_over(CrossEncoder.from_pretrained(out, device=model.device))
         return made
@@ -141,7 +143,6 @@ def train_cross_encoder(
     validator = None if validation is None else _Reranking(model, validation, settings, first_stage)
     size, epochs = settings.batch_size, settings.epochs
     say(f"{data.steps:,} steps of {size} triplets ({epochs} epochs of {len(data):,}) on {model.device}")
-    checkpoint = out.absolute().parent / f".{out.name}.{fingerprint}"
     training = _Training(model, data, settings, validator, checkpoint, started, say)
     training.run()
     progress, sums = training.progress, training.sums
@@ -164,8 +165,14 @@ def train_cross_encoder(
     model.untrained, model.trained = False, {**origin, **asdict(trained)}
     model.save(out, overwrite)
     model.name = str(out)
-    shutil.rmtree(checkpoint, ignore_errors=True)
+    _remove_checkpoint(checkpoint)
     return trained
+
+
+def _remove_checkpoint(checkpoint: Path) -> None:
+    """Remove a checkpoint that is no longer needed, and what a killed process left of one."""
+    remove_left(checkpoint.parent, checkpoint.name)
+    shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 class _Training:

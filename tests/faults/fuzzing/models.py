@@ -46,7 +46,7 @@ def _case(folder: Path, *files: str) -> Case:
         elif path.suffix == ".json":
             formats[name] = HEADER if path.name == OURS else JSON
     chosen = {name: format for name, format in formats.items() if not files or Path(name).name in files}
-    return Case(folder, chosen, (bi_encoder, cross_encoder, tokenizer, kind), count=250)
+    return Case(folder, chosen, (bi_encoder, cross_encoder, tokenizer, kind), count=200)
 
 
 def plain_model(world: World) -> Case:

@@ -176,7 +176,7 @@ HEADER = Format(_read_header, _write_header)
 YAML = Format(_read_yaml, _write_yaml, YAML_TEXTS)
 CONFIG = Format(_read_config, _write_config, YAML_TEXTS)
 JSON_LINES = Format(_read_json_lines, _write_json_lines)
-JOURNAL = Format(read_journal, _write_journal)
+JOURNAL = Format(lambda path: read_journal(path, dict), _write_journal)
 LEDGER = Format(_read_ledger, _write_ledger)
 TENSORS = Format(_read_tensors, _write_tensors)
 

@@ -113,7 +113,8 @@ def read_mutated(case: Case, mutations: list[Mutation], work: Path) -> Tally:
             number, reader = begun
             tally.add("failed", f"the process ended ({end}) in {reader}", describe(mutations[number]))
         elif end != "exit 0":
-            raise AssertionError(f"the process ended ({end}) between two mutations")
+            said = log.with_suffix(".txt").read_text(errors="replace")
+            raise AssertionError(f"the process ended ({end}) between two mutations: {said[-2000:]}")
         done = len(mutations) if begun is None else begun[0] + 1
     return tally
 
@@ -124,7 +125,7 @@ def _in_another_process(work: Callable[[], None], log: Path) -> str:
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries, which have nothing to do now
         process = os.fork()
     if not process:
-        _work_and_exit(work)
+        _work_and_exit(work, log.with_suffix(".txt"))
     size, since = 0, time.monotonic()
     try:
         while True:
@@ -144,9 +145,12 @@ def _in_another_process(work: Callable[[], None], log: Path) -> str:
             os.waitpid(process, 0)
 
 
-def _work_and_exit(work: Callable[[], None]) -> NoReturn:
+def _work_and_exit(work: Callable[[], None], output: Path) -> NoReturn:
     code = 1
     try:
+        with open(output, "wb") as file:  # thousands of warnings, and panics of Rust
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
         import torch
 
         torch.set_num_threads(1)  # those of the process before are not here

@@ -58,7 +58,7 @@ def token_store(world: World) -> Case:
         store.verify()
         store.require(tokenizer, 12, "text: ")
 
-    return Case(world.root / "tokens", {"header.json": HEADER}, (read, verify), count=700)
+    return Case(world.root / "tokens", {"header.json": HEADER}, (read, verify), count=600)
 
 
 def triplets(world: World) -> Case:
@@ -91,7 +91,7 @@ def saved_vectors(world: World) -> Case:
     def build(folder: Path) -> None:
         build_index(Vectors.load(folder), folder / "index")
 
-    return Case(world.root / "vectors", {vectors.HEADER: HEADER}, (load, build), count=500)
+    return Case(world.root / "vectors", {vectors.HEADER: HEADER}, (load, build), count=400)
 
 
 def _index(world: World, name: str, settings: BackendSettings, model: BiEncoder | None = None) -> Case:
@@ -120,7 +120,7 @@ def _index(world: World, name: str, settings: BackendSettings, model: BiEncoder 
         build_index(made, folder, settings, overwrite=True)
 
     readers = (search, with_its_own_model, delete, add, follow, overwrite)
-    return Case(world.root / name, {index.HEADER: HEADER}, readers, count=300)
+    return Case(world.root / name, {index.HEADER: HEADER}, readers, count=180)
 
 
 def index_exact(world: World) -> Case:
@@ -237,7 +237,7 @@ def collection(world: World) -> Case:
         prepare(folder, world.model, folder / "out", settings=world.encoder.text_settings)
 
     files = {"corpus.jsonl": JSON_LINES, "queries.jsonl": JSON_LINES}
-    return Case(world.beir, files, (load, prepared), count=300)
+    return Case(world.beir, files, (load, prepared), count=150)
 
 
 def table_of_triplets(world: World) -> Case:
@@ -251,7 +251,7 @@ def table_of_triplets(world: World) -> Case:
     def prepared(folder: Path) -> None:
         prepare(None, world.model, folder / "out", folder / "triplets.jsonl", world.encoder.text_settings)
 
-    return Case(folder, {"triplets.jsonl": JSON_LINES}, (prepared,), count=300)
+    return Case(folder, {"triplets.jsonl": JSON_LINES}, (prepared,), count=200)
 
 
 def configuration(world: World) -> Case:
@@ -278,7 +278,7 @@ def configuration(world: World) -> Case:
                     raise
 
     files = {f"{name}.yaml": YAML for name in ("search", "index", "evaluate")}
-    return Case(folder, files, (command_line,), count=300)
+    return Case(folder, files, (command_line,), count=90)
 
 
 TARGETS = [
