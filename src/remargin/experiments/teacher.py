@@ -17,6 +17,7 @@ from remargin.evaluation.runs import Run
 from remargin.experiments.hardware import Energy
 from remargin.experiments.results import MEASURE, backbone_path, made_on
 from remargin.files.headers import read_header, write_header
+from remargin.files.parts import remove_parts
 from remargin.files.shapes import Finite
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
@@ -75,6 +76,7 @@ class Teacher:
             self._report_given(triplets)
             return triplets
         scored = self.work / "taught.tsv"
+        remove_parts(scored)
         if not (scored.exists() and (self.out / FOLDER / REPORT).exists()):
             path = backbone_path(self.backbones, self.backbone, "the teacher", self.out)
             self.say("training a teacher")

@@ -14,6 +14,7 @@ from remargin.experiments.columns import file_name
 from remargin.experiments.plan import Plan
 from remargin.experiments.results import HITS
 from remargin.experiments.teacher import Teacher
+from remargin.files.parts import remove_parts
 from remargin.mining import MiningSettings, mine
 from remargin.retrieval.search import search
 from remargin.training.settings import fit_settings
@@ -68,6 +69,7 @@ class TrainingSet:
 
     def _mined(self) -> Path:
         path = self.work / "triplets.tsv"
+        remove_parts(path)
         if not path.exists():
             train = Collection.load(self.data, "train")
             pairs = sum(sum(grade > 0 for grade in judged.values()) for judged in train.qrels.values())

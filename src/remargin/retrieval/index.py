@@ -92,6 +92,7 @@ def build_index(
         ['d2']
     """
     started = time.perf_counter()
+    remove_left(Path(out).absolute().parent, f"{Path(out).name}.vectors")  # of one that was stopped at its very end
     replaced: tuple[Storage, dict[str, Any]] | None = None
     if overwrite and (Path(out) / HEADER).exists():
         with contextlib.suppress(InputError):  # one that is damaged is replaced as well

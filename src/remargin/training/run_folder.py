@@ -44,7 +44,7 @@ class RunFolder:
         made = not self.path.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path):
-            remove_left(self.path)
+            remove_left(self.path, deep=True)
             self._check()  # another process may have been faster
             new = self._is_new()
             try:

@@ -133,6 +133,7 @@ def train_cross_encoder(
     made = _made_before(out, fingerprint)
     checkpoint = out.absolute().parent / f".{out.name}.{fingerprint}"
     if made is not None:
+        remove_left(out.absolute().parent, out.name)
         _remove_checkpoint(checkpoint)
         say(f"{out} was trained on the same triplets in the same way: used as it is")
         model.take_over(CrossEncoder.from_pretrained(out, device=model.device))
