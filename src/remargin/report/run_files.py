@@ -77,8 +77,9 @@ def read_config(folder: Path, remedy: str = GIVE) -> RunConfig:
     path = folder / CONFIG
     try:
         text = path.read_text(encoding="utf-8")
-        aliases = any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text))  # could stand for any size
-        config = None if aliases else yaml.safe_load(text)
+        config = yaml.safe_load(text)
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):  # a few could stand for terabytes
+            config = None
     except FileNotFoundError:
         raise InputError("not found", file=path, do=remedy) from None
     except (OSError, RecursionError, ValueError, yaml.YAMLError):
