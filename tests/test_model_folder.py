@@ -81,6 +81,13 @@ def test_json_that_is_nested_too_deeply(file: str, content: str, saved: Path) ->
     is_cross_encoder(saved)  # without an error: whoever loads it says what is wrong
 
 
+@pytest.mark.parametrize("layers", [2**31, 10**30, 1e400])
+def test_layers_without_end_are_refused(layers: float, saved: Path) -> None:
+    change(saved / "config.json", num_hidden_layers=layers)
+    with pytest.raises(InputError, match=r"config.json: num_hidden_layers is .*, but there are only \d+ weights"):
+        BiEncoder.from_pretrained(saved)
+
+
 def test_lengths_may_be_changed_by_hand(saved: Path) -> None:
     change(saved / "remargin_model.json", document_length=40)
     assert BiEncoder.from_pretrained(saved).document_length == 40

@@ -291,6 +291,7 @@ def _load(folder: Path, seed: int) -> tuple[nn.Module, bool]:
 
     model_folder.require_safetensors(folder)
     model_folder.refuse_decoder(folder)
+    model_folder.refuse_more_layers_than_weights(folder)
     try:
         with quiet_transformers(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

@@ -341,6 +341,7 @@ def _load_backbone(folder: Path) -> tuple[nn.Module, _Checkpoint]:
 
     model_folder.require_safetensors(folder)
     model_folder.refuse_decoder(folder)
+    model_folder.refuse_more_layers_than_weights(folder)
     try:
         with quiet_transformers():
             backbone, info = AutoModel.from_pretrained(

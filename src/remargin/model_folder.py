@@ -112,6 +112,25 @@ def refuse_decoder(folder: Path) -> None:
         raise InputError(problem, file=folder, do="name an encoder, such as BERT, MPNet or ModernBERT")
 
 
+def refuse_more_layers_than_weights(folder: Path) -> None:
+    """Refuse a config that asks for more layers than there are tensors: transformers would build them without end."""
+    import safetensors
+
+    config = _read(folder / "config.json", dict, missing={})
+    try:
+        tensors = 0
+        for path in folder.glob("*.safetensors"):
+            with safetensors.safe_open(path, "np") as file:
+                tensors += len(file.keys())
+    except (safetensors.SafetensorError, OSError):
+        return  # whoever loads them says what is wrong
+    for name in ("num_hidden_layers", "n_layers"):
+        layers = config.get(name)
+        if isinstance(layers, int | float) and layers > max(tensors, 1):
+            problem = f"{name} is {layers}, but there are only {tensors} weights"
+            raise InputError(problem, file=folder / "config.json", do=INTACT)
+
+
 def read_settings(folder: Path) -> Settings:
     """What a folder says: a plain Hugging Face one little, one of sentence-transformers or of ours all of it."""
     modules = read_modules(folder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections import Counter, defaultdict
 from fractions import Fraction
@@ -351,12 +353,18 @@ def test_resumed_is_uninterrupted_with_the_topics_of_before(
     for name, tensor in whole.items():
         assert torch.equal(tensor, broken[name]), name
     np.testing.assert_array_equal(topics, np.load(tmp_path / "broken" / "topics.npy"))
-    np.save(tmp_path / "broken" / "topics.npy", topics[:-1])
+    other = io.BytesIO()
+    np.save(other, topics[:-1])
+    digest = hashlib.sha256(other.getvalue()).digest()
+    (tmp_path / "broken" / "topics.npy").write_bytes(other.getvalue() + digest)
     with pytest.raises(InputError, match=r"topics.npy: has the topics of other queries; start the run anew"):
         run("broken", resume=True)
-    (tmp_path / "broken" / "topics.npy").write_bytes(b"nothing")
-    with pytest.raises(InputError, match=r"topics.npy: cannot be read as topics of queries"):
-        run("broken", resume=True)
+    whole = (tmp_path / "whole" / "topics.npy").read_bytes()
+    flipped = whole[:-40] + bytes([whole[-40] ^ 1]) + whole[-39:]  # the topic of a query
+    for damaged in (flipped, whole[:-1], b"nothing"):
+        (tmp_path / "broken" / "topics.npy").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"topics.npy: cannot be read as topics of queries"):
+            run("broken", resume=True)
 
 
 @pytest.mark.parametrize("target", ["distributed", "contrastive"])

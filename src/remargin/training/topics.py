@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +25,7 @@ SAMPLE = 32
 # The most similarities, of a block of vectors to all clusters, that are in memory at once.
 SIMILARITIES_AT_ONCE = 1 << 24
 QUERIES_AT_ONCE = 1 << 16
+DIGEST = 32  # bytes of the checksum behind the topics in their file
 
 
 def kmeans(vectors: Tensor, clusters: int, seed: int, iterations: int = ITERATIONS) -> Tensor:
@@ -160,17 +163,20 @@ def run_topics(
     topics = find()
     sizes = np.bincount(topics[rows])
     say(f"topics: {len(sizes):,}, of {sizes.min():,} to {sizes.max():,} queries")
+    out = io.BytesIO()
+    np.save(out, topics)
     with new_file(path, overwrite=True) as file:
-        np.save(file, topics)
+        file.write(out.getvalue() + hashlib.sha256(out.getvalue()).digest())
     return topics
 
 
 def _read(path: Path, queries: int, rows: NDArray[np.int64]) -> NDArray[np.int32]:
     do = "start the run anew in another folder"
-    try:
-        topics = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        raise InputError("cannot be read as topics of queries", file=path, do=do) from None
+    content = path.read_bytes() if path.is_file() else b""
+    array, checksum = content[:-DIGEST], content[-DIGEST:]
+    if hashlib.sha256(array).digest() != checksum:
+        raise InputError("cannot be read as topics of queries", file=path, do=do)
+    topics = np.load(io.BytesIO(array), allow_pickle=False)
     right = isinstance(topics, np.ndarray) and topics.dtype == np.int32 and topics.shape == (queries,)
     if not right or (topics[rows] < 0).any():
         raise InputError("has the topics of other queries", file=path, do=do)

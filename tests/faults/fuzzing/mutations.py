@@ -25,6 +25,7 @@ from remargin.files.headers import checksum, write_header
 from remargin.files.ledger import CHECKSUM, _chained
 
 DEEP = 100_000
+FLIPS = 40  # bits of a file, one at a time
 SOME = 12  # of the items of a container that has more
 DAMAGES = 0.3  # share of the mutations that are of bytes
 
@@ -179,6 +180,7 @@ JSON_LINES = Format(_read_json_lines, _write_json_lines)
 JOURNAL = Format(lambda path: read_journal(path, dict), _write_journal)
 LEDGER = Format(_read_ledger, _write_ledger)
 TENSORS = Format(_read_tensors, _write_tensors)
+BINARY = Format(lambda path: {}, lambda path, value: None)  # of which only the bytes can be changed
 
 
 class Mutation(NamedTuple):
@@ -326,7 +328,7 @@ def _damages(content: bytes, format: Format, rng: random.Random) -> Iterator[tup
     header = start or len(content)  # of weights, only what says where they are
     for end in rng.sample(range(len(content)), min(8, len(content))):
         yield f"cut at {end}", content[:end]
-    for bit in rng.sample(range(8 * header), min(16, 8 * header)):
+    for bit in rng.sample(range(8 * header), min(10 * FLIPS if format is BINARY else FLIPS, 8 * header)):
         changed = bytearray(content)
         changed[bit // 8] ^= 1 << bit % 8
         yield f"bit {bit} flipped", bytes(changed)
@@ -335,7 +337,8 @@ def _damages(content: bytes, format: Format, rng: random.Random) -> Iterator[tup
         yield f"{label} at {place}", content[:place] + extra + content[place:]
     yield "empty", b""
     yield "blank", b" \n"
-    if format is TENSORS:
+    yield "the beginning of a ZIP archive", b"PK\3\4" + content[4:]
+    if format in (TENSORS, BINARY):
         return
     yield "with a mark of byte order", b"\xef\xbb\xbf" + content
     yield "in UTF-16", content.decode().encode("utf-16")

@@ -22,8 +22,9 @@ from remargin.training.in_batch_teacher import InBatchTeacher
 from remargin.training.run import RunRequest, start
 from remargin.training.settings import fit_settings
 from remargin.training.teacher import TeacherSettings, train_cross_encoder
+from remargin.training.topics import run_topics
 
-from .mutations import CONFIG, HEADER, LEDGER
+from .mutations import BINARY, CONFIG, HEADER, LEDGER
 from .running import Case
 from .stores import only
 from .world import SETTINGS, World, killed_at, silent
@@ -83,6 +84,17 @@ def run_on_prepared_data(world: World) -> Case:
 
     files = {"remargin.json": HEADER, "triplets/header.json": HEADER, "tokens/documents/header.json": HEADER}
     return Case(world.prepared, files, (fit,), count=100)
+
+
+def topics(world: World) -> Case:
+    """Of queries, as a run that samples batches by topic keeps them."""
+    folder, rows = world.folder("topics"), np.arange(6)
+
+    def read(folder: Path) -> None:
+        run_topics(folder / "topics.npy", 6, rows, lambda: rows.astype(np.int32) % 2, resume=True, say=silent)
+
+    read(folder)
+    return Case(folder, {"topics.npy": BINARY}, (read,), count=400)
 
 
 def in_batch_teacher(world: World) -> Case:
@@ -173,6 +185,7 @@ TARGETS = [
     checkpoint,
     resumed_run,
     run_on_prepared_data,
+    topics,
     in_batch_teacher,
     trained_teacher,
     stopped_teacher,
