@@ -37,7 +37,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("environment")
 def test_threads_are_set_where_they_are_read(remargin: Any, tmp_path: Path) -> None:
     for threads in ("2", "1"):
-        assert remargin("mine", "--data", "docstrings:json", "--out", tmp_path / threads, "--threads", threads)
+        out = tmp_path / f"{threads}.tsv"
+        assert remargin("mine", "--data", "docstrings:json", "--out", out, "--threads", threads).returncode == 0
         assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"]) == int(threads)
     refused = remargin("mine", "--data", "docstrings:json", "--out", tmp_path / "none", "--threads", "0")
     assert refused.returncode == 2

@@ -40,7 +40,6 @@ AUDITED = {
 SILENT = (
     ("os", "fsync"),
     ("remargin.files.atomic", "_swapped"),
-    ("remargin.files", "_swapped"),  # where it was before there was files.atomic
     ("safetensors.torch", "serialize_file"),
     ("faiss", "write_index"),
 )
