@@ -119,7 +119,7 @@ def minilm() -> Path:
 def _examples(request: pytest.FixtureRequest) -> None:
     """Names that the examples in docstrings use: a model folder and its tokenizer."""
     if isinstance(request.node, pytest.DoctestItem):
-        from remargin.data.tokens import Tokenizer
+        from remargin.model.tokenizer import Tokenizer
 
         folder = request.getfixturevalue("tiny_model")()
         namespace = request.getfixturevalue("doctest_namespace")

@@ -20,8 +20,8 @@ from made_up import PASSAGE, QUERY, lengths
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
-from remargin.kernels import attention as kernels
-from remargin.kernels.attention import Blocks
+from remargin.model.kernels import attention as kernels
+from remargin.model.kernels.attention import Blocks
 
 
 def microseconds(run: Callable[[], object], repeats: int = 20) -> float:

@@ -26,7 +26,8 @@ import torch
 from made_up import PASSAGE, QUERY
 
 from remargin import BiEncoder, fit
-from remargin.training.settings import fast_precision, fit_settings
+from remargin.model.compute import fast_precision
+from remargin.training.settings import fit_settings
 
 BATCH, STEPS, TURNS, DOCUMENTS = 32, 4, 3, 1024
 

@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 
 from remargin import losses
-from remargin.losses import MarginLoss
+from remargin.losses.margin import MarginLoss
 
 SIZES = [(128, 384), (384, 384), (768, 384), (1536, 384), (768, 768), (1536, 768), (3072, 768), (6144, 768)]
 GPU_SIZES = [*SIZES, (16_384, 768)]

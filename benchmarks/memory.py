@@ -20,11 +20,12 @@ import numpy as np
 import torch
 from made_up import PASSAGE, QUERY
 
-from remargin.data.tokens import Tokenizer, Tokens, TokenWriter
+from remargin.data.tokens import TokenWriter
+from remargin.data.training_data import TrainingData
 from remargin.data.triplets import TripletWriter
-from remargin.encoder import BiEncoder
+from remargin.model.encoder import BiEncoder
+from remargin.model.tokenizer import Tokenizer, Tokens
 from remargin.training.batches import Batches, Loader
-from remargin.training.data import TrainingData
 from remargin.training.engine import Engine
 from remargin.training.samplers import RandomSampler
 from remargin.training.settings import FitSettings

@@ -22,7 +22,7 @@ import made_up
 import numpy as np
 
 from remargin.data.prepare import prepare
-from remargin.data.tokens import Tokenizer
+from remargin.model.tokenizer import Tokenizer
 
 DOCUMENTS, TURNS = 60_000, 3
 

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from remargin.data.collection import Collection
     from remargin.data.prepare import prepare
     from remargin.data.triplets import Triplets
-    from remargin.encoder import BiEncoder
     from remargin.errors import InputError
     from remargin.evaluation.comparison import compare
     from remargin.evaluation.measures import evaluate
     from remargin.evaluation.runs import Run
-    from remargin.losses import ContrastiveLoss, MarginLoss
-    from remargin.mining import mine
+    from remargin.losses.contrastive import ContrastiveLoss
+    from remargin.losses.margin import MarginLoss
+    from remargin.mining.negatives import mine
+    from remargin.model.encoder import BiEncoder
     from remargin.retrieval.search import search
     from remargin.training.loop import fit
     from remargin.training.settings import FitSettings, fit_settings
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BiEncoder": "remargin.encoder",
+    "BiEncoder": "remargin.model.encoder",
     "Collection": "remargin.data.collection",
-    "ContrastiveLoss": "remargin.losses",
+    "ContrastiveLoss": "remargin.losses.contrastive",
     "FitSettings": "remargin.training.settings",
     "InputError": "remargin.errors",
-    "MarginLoss": "remargin.losses",
+    "MarginLoss": "remargin.losses.margin",
     "Run": "remargin.evaluation.runs",
     "Triplets": "remargin.data.triplets",
     "Validator": "remargin.training.validation",
@@ -44,7 +45,7 @@ _HOMES = {
     "evaluate": "remargin.evaluation.measures",
     "fit": "remargin.training.loop",
     "fit_settings": "remargin.training.settings",
-    "mine": "remargin.mining",
+    "mine": "remargin.mining.negatives",
     "prepare": "remargin.data.prepare",
     "search": "remargin.retrieval.search",
 }

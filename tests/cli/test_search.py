@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from remargin.cross_encoder import CrossEncoder
 from remargin.files import atomic
+from remargin.model.cross_encoder import CrossEncoder
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remargin import Collection, Run
-from remargin.cross_encoder import CrossEncoder
+from remargin.model.cross_encoder import CrossEncoder
 
 WORDS = ["value", "list", "text", "model"]
 

@@ -14,8 +14,9 @@ import pytest
 
 from remargin import Collection, InputError, Triplets
 from remargin.data.prepare import prepare
-from remargin.data.tokens import TextSettings, Tokenizer, TokenStore
+from remargin.data.tokens import TokenStore
 from remargin.files.atomic import locked
+from remargin.model.tokenizer import TextSettings, Tokenizer
 
 
 @pytest.fixture

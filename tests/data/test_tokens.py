@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remargin.data.ids import Ids, IdWriter
-from remargin.data.tokens import Tokenizer, TokenStore, TokenWriter
+from remargin.data.tokens import TokenStore, TokenWriter
 from remargin.errors import InputError
+from remargin.model.tokenizer import Tokenizer
 
 TEXTS = ["how do margins adapt", "the query", "a document returns the value of the query " * 30, "x"]
 

@@ -11,10 +11,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from remargin.data.tokens import Tokens
-from remargin.encoder import BiEncoder
-from remargin.losses import ContrastiveLoss, MarginLoss
-from remargin.packing import select
+from remargin.losses.contrastive import ContrastiveLoss
+from remargin.losses.margin import MarginLoss
+from remargin.model.encoder import BiEncoder
+from remargin.model.packing import select
+from remargin.model.tokenizer import Tokens
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 
@@ -27,7 +28,7 @@ LENGTHS = np.array([3, 50, 1, 30, 64, 33, 64, 2, 60, 17, 40, 9])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("size", [16, 32, 64, 128])
 def test_kernels_are_attention(size: int, dtype: torch.dtype) -> None:
-    from remargin.kernels import attention
+    from remargin.model.kernels import attention
 
     lengths = [3, 70, 130, 64, 0, 1, 200, 33]
     bounds = torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32, device=GPU)

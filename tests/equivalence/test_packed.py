@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remargin import packing
-from remargin.compute import Compute, _Padded
-from remargin.data.tokens import Tokens
-from remargin.encoder import Pooling
-from remargin.packing import pack
+from remargin.model import packing
+from remargin.model.compute import Compute, _Padded
+from remargin.model.encoder import Pooling
+from remargin.model.packing import pack
+from remargin.model.tokenizer import Tokens
 
 LENGTHS = np.array([3, 17, 1, 30, 8, 8, 29, 2])
 SMALL = {"vocab_size": 60, "max_position_embeddings": 40}

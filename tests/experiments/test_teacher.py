@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from remargin import teaching
 from remargin.experiments import teacher
 from remargin.experiments.reproduce import reproduce
 from remargin.report.sections import Section
+from remargin.teacher import scoring as teaching
 
 from .conftest import PLAN, Open
 

@@ -12,11 +12,11 @@ import pytest
 
 from remargin import Collection, InputError, Run
 from remargin.data.prepare import prepare
-from remargin.data.tokens import TextSettings
 from remargin.errors import printable
 from remargin.evaluation.comparison import read_scores
 from remargin.evaluation.measures import evaluate
-from remargin.mining import MiningSettings, mine
+from remargin.mining.negatives import MiningSettings, mine
+from remargin.model.tokenizer import TextSettings
 from remargin.report.page import page_text
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table
@@ -80,7 +80,7 @@ def test_errors_and_warnings_are_escaped(remargin: Callable[..., Any], data: Pat
 
 def test_warnings_of_the_log_are_escaped(remargin: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
     remargin("info")  # sets up what shows warnings
-    logging.getLogger("remargin.encoder").warning("%s has no weights for the projection", f"model{CLEAR}")
+    logging.getLogger("remargin.model.encoder").warning("%s has no weights for the projection", f"model{CLEAR}")
     refuse(capsys.readouterr().err)
 
 

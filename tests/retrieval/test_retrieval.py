@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from remargin import BiEncoder, Collection, InputError
-from remargin.cross_encoder import CrossEncoder
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
+from remargin.model.cross_encoder import CrossEncoder
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.index import build_index

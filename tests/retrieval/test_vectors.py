@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from remargin import BiEncoder, InputError
 from remargin.data.source import Text
-from remargin.data.tokens import Tokenizer
+from remargin.model.tokenizer import Tokenizer
 from remargin.retrieval import vectors as module
 from remargin.retrieval.vectors import HEADER, Made, Vectors, encode
 

@@ -11,10 +11,10 @@ import pytest
 
 from remargin import BiEncoder, Collection
 from remargin.data.prepare import prepare
-from remargin.data.tokens import TextSettings
-from remargin.mining import MiningSettings, mine
+from remargin.data.training_data import TrainingData
+from remargin.mining.negatives import MiningSettings, mine
+from remargin.model.tokenizer import TextSettings
 from remargin.training.batches import Batches
-from remargin.training.data import TrainingData
 from remargin.training.samplers import RandomSampler
 from remargin.training.settings import FitSettings, fit_settings
 

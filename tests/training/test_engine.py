@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from remargin.ahead import ahead
-from remargin.data.tokens import Tokens
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.packing import AttentionDropout, attend, pack
+from remargin.model.ahead import ahead
+from remargin.model.encoder import BiEncoder
+from remargin.model.packing import AttentionDropout, attend, pack
+from remargin.model.tokenizer import Tokens
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 

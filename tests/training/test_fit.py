@@ -18,10 +18,10 @@ from torch import nn
 from remargin import BiEncoder, Collection, InputError, MarginLoss
 from remargin.data.prepare import prepare
 from remargin.data.shuffle import Shuffle
-from remargin.data.tokens import TextSettings
+from remargin.data.training_data import TrainingData
 from remargin.evaluation.runs import Run
-from remargin.losses import DualTeacherLoss
-from remargin.training.data import TrainingData
+from remargin.losses.teacher import DualTeacherLoss
+from remargin.model.tokenizer import TextSettings
 from remargin.training.engine import Engine
 from remargin.training.loop import fit
 from remargin.training.optimiser import make_optimiser

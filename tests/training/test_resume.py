@@ -24,8 +24,8 @@ from remargin import BiEncoder, ContrastiveLoss, InputError, MarginLoss
 from remargin.experiments.targets import TargetLog, read_targets
 from remargin.files.headers import read_header, write_header
 from remargin.files.ledger import Ledger
+from remargin.model.checkpoint import FORMAT, Progress, load_checkpoint, save_checkpoint
 from remargin.training import log, loop
-from remargin.training.checkpoint import FORMAT, Progress, load_checkpoint, save_checkpoint
 from remargin.training.loop import fit
 from remargin.training.optimiser import make_optimiser
 from remargin.training.run import RunRequest, start

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from lightning_fabric.loggers import CSVLogger
 
-from remargin import BiEncoder, Collection, InputError, mining
+from remargin import BiEncoder, Collection, InputError
 from remargin.data.prepare import prepare
-from remargin.data.tokens import TextSettings
 from remargin.files.atomic import locked
-from remargin.mining import mine
+from remargin.mining import negatives as mining
+from remargin.mining.negatives import mine
+from remargin.model.tokenizer import TextSettings
 from remargin.report.figures import LineFigure
 from remargin.report.training_run import run_section
 from remargin.training.run import RunRequest, start

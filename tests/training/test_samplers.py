@@ -21,10 +21,10 @@ import torch
 from remargin import BiEncoder, InputError, MarginLoss
 from remargin.data.prepare import prepare
 from remargin.data.shuffle import Shuffle
-from remargin.data.tokens import TextSettings
+from remargin.data.training_data import TrainingData
 from remargin.data.triplets import Triplets
+from remargin.model.tokenizer import TextSettings
 from remargin.training import topics as topics_module
-from remargin.training.data import TrainingData
 from remargin.training.loop import fit
 from remargin.training.samplers import (
     Drawn,

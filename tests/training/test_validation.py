@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from remargin import Collection, InputError, Run, Validator, search
-from remargin.training.validation import candidates
+from remargin.retrieval.candidates import candidates
 
 from .conftest import settings
 

@@ -25,7 +25,7 @@ def demo(
     config: Config = None,
 ) -> None:
     """Fine-tune a real encoder on docstrings, or on your own texts, and see what it gains. No GPU, no download."""
-    from remargin.demo import DemoSettings
-    from remargin.demo import demo as run
+    from remargin.demo.demo import DemoSettings
+    from remargin.demo.demo import demo as run
 
     run(DemoSettings(data, model, out, steps, batch_size, learning_rate, document_length, seed))

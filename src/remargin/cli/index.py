@@ -24,7 +24,7 @@ from remargin.errors import InputError
 from remargin.progress import tell
 
 if TYPE_CHECKING:
-    from remargin.encoder import BiEncoder
+    from remargin.model.encoder import BiEncoder
     from remargin.retrieval.vectors import Made
 
 Precision = Annotated[str, typer.Option(help="float32, or float16 for half the size.")]

@@ -37,8 +37,8 @@ def mine(
     config: Config = None,
 ) -> None:
     """Make training triplets from judgments; a document known to be relevant is never a negative."""
-    from remargin.mining import MiningSettings
-    from remargin.mining import mine as run
+    from remargin.mining.negatives import MiningSettings
+    from remargin.mining.negatives import mine as run
 
     settings = MiningSettings(negatives, depth, triplets, per_triplet, seed)  # type: ignore[arg-type]
     encoder = None if model is None else load_encoder(model)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from remargin.config import read_config
+from remargin.cli.config import read_config
 from remargin.errors import InputError
 from remargin.files.atomic import is_scratch, resolved
 from remargin.progress import tell
@@ -21,8 +21,8 @@ from remargin.progress import tell
 if TYPE_CHECKING:
     from remargin.data.collection import Collection
     from remargin.data.tables import Rejects
-    from remargin.encoder import BiEncoder
     from remargin.evaluation.runs import Run
+    from remargin.model.encoder import BiEncoder
 
 
 def _load(context: typer.Context, path: Path | None) -> Path | None:
@@ -139,8 +139,8 @@ def counting_rejects(skip_bad: bool) -> Iterator[Rejects]:
 
 def load_encoder(model: str, compute: str = "auto", **lengths: int | None) -> BiEncoder:
     """Load the encoder to search with. A cross-encoder is refused: it would load, but its vectors are useless."""
-    from remargin.cross_encoder import is_cross_encoder
-    from remargin.encoder import BiEncoder
+    from remargin.model.cross_encoder import is_cross_encoder
+    from remargin.model.encoder import BiEncoder
 
     if is_cross_encoder(model):
         raise InputError(f"{model} is a cross-encoder", do="re-rank with it (`remargin rerank`), or give an encoder")

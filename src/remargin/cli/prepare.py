@@ -40,7 +40,7 @@ def prepare(
     The folder it writes is a BEIR folder that any tool reads, and what the other verbs take as --data.
     """
     from remargin.data.prepare import prepare as run
-    from remargin.data.tokens import TextSettings
+    from remargin.model.tokenizer import TextSettings
 
     settings = TextSettings(query_length, document_length, query_prefix, document_prefix)
     report = run(data, model, out, triplets, settings, skip_bad, overwrite)

@@ -26,7 +26,7 @@ from remargin.errors import InputError
 from remargin.progress import tell
 
 if TYPE_CHECKING:
-    from remargin.encoder import BiEncoder
+    from remargin.model.encoder import BiEncoder
 
 
 def search(
@@ -74,9 +74,9 @@ def rerank(
     config: Config = None,
 ) -> None:
     """Give the documents of a run new scores, by a model's similarity or a cross-encoder's score."""
-    from remargin.cross_encoder import CrossEncoder, is_cross_encoder
     from remargin.evaluation.runs import Run
     from remargin.files.atomic import refuse_existing
+    from remargin.model.cross_encoder import CrossEncoder, is_cross_encoder
     from remargin.retrieval.rerank import rerank as run_rerank
 
     refuse_existing(out, overwrite)

@@ -22,8 +22,8 @@ from remargin.errors import InputError
 from remargin.progress import tell
 
 if TYPE_CHECKING:
-    from remargin.cross_encoder import CrossEncoder
     from remargin.data.collection import Collection
+    from remargin.model.cross_encoder import CrossEncoder
 
 OF_TRAINING = ["save_model", "epochs", "batch_size", "learning_rate", "seed", "validation_run"]
 
@@ -80,8 +80,8 @@ def teach(
     elif data is None:
         raise InputError("a cross-encoder reads texts", do="name the collection that has them with --data")
     from remargin.files.atomic import refuse_existing
-    from remargin.teaching import report_of
-    from remargin.teaching import teach as run
+    from remargin.teacher.scoring import report_of
+    from remargin.teacher.scoring import teach as run
 
     refuse_existing(out, overwrite)
     teacher: CrossEncoder | Path
@@ -89,7 +89,7 @@ def teach(
     if scores is not None:
         teacher = scores
     else:
-        from remargin.cross_encoder import CrossEncoder
+        from remargin.model.cross_encoder import CrossEncoder
 
         teacher = CrossEncoder.from_pretrained(str(model or train_from), length, seed)
         collection = load_collection(str(data), split, skip_bad)
@@ -118,8 +118,8 @@ def _train(
 ) -> None:
     """Train the teacher, and print what it gains on dev and what it took."""
     from remargin.evaluation.runs import Run
-    from remargin.training.collection_teacher import train_teacher
-    from remargin.training.teacher import TeacherSettings
+    from remargin.teacher.from_collection import train_teacher
+    from remargin.teacher.training import TeacherSettings
 
     settings = TeacherSettings(**{name: value for name, value in changed.items() if value is not None})
     run = None if validation_run is None else Run.load(validation_run)

@@ -13,20 +13,21 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from remargin.ahead import ahead
 from remargin.data.beir import QrelsWriter, append_texts
 from remargin.data.collection import open_source
 from remargin.data.ids import Ids
 from remargin.data.restart import Restart
 from remargin.data.source import Judgment, Source, Text, checked_texts, unknown_id
 from remargin.data.tables import SKIP, Rejects, batches
-from remargin.data.tokens import Kind, TextSettings, Tokenizer, Tokens, TokenStore, TokenWriter
+from remargin.data.tokens import TokenStore, TokenWriter
 from remargin.data.triplets import TripletText, TripletWriter, read_triplets
 from remargin.errors import InputError
 from remargin.files.atomic import locked, new_folder, on_disk, refuse_existing
 from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Checksums, Count, encodable
+from remargin.model.ahead import ahead
+from remargin.model.tokenizer import Kind, TextSettings, Tokenizer, Tokens
 from remargin.progress import track
 
 FILES: dict[Kind, str] = {"documents": "corpus.jsonl.gz", "queries": "queries.jsonl.gz"}

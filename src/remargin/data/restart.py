@@ -10,9 +10,9 @@ from typing import Any, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from remargin.data.tokens import Tokenizer, Tokens
 from remargin.errors import InputError
 from remargin.files.shapes import Count, mismatch
+from remargin.model.tokenizer import Tokenizer, Tokens
 
 TOKENS, JOURNAL = "tokens.bin", "journal.jsonl"
 T = TypeVar("T")

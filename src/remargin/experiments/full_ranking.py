@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remargin.data.collection import Collection
-from remargin.data.tokens import Tokens
-from remargin.encoder import BiEncoder
 from remargin.evaluation.measures import Evaluation, evaluate
 from remargin.evaluation.runs import Run
-from remargin.packing import select
+from remargin.model.encoder import BiEncoder
+from remargin.model.packing import select
+from remargin.model.tokenizer import Tokens
 from remargin.retrieval.exact import top_k
 from remargin.retrieval.search import search
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any, TypedDict
 
-from remargin.encoder import BiEncoder
 from remargin.experiments.outcome import Outcome
 from remargin.experiments.rows import DISTRIBUTED, choose
 from remargin.experiments.study import Study
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Check, FieldsOf, Finite, mismatch
-from remargin.inspection import Instance, Passage, inspect
+from remargin.model.encoder import BiEncoder
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
+from remargin.training.inspection import Instance, Passage, inspect
 
 FORMAT = "remargin-instance-1"
 LONGEST = 240  # characters of a text that are shown

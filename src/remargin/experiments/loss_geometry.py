@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from remargin.experiments.outcome import Outcome
-from remargin.losses import MarginLoss
+from remargin.losses.margin import MarginLoss
 from remargin.report.figures import Arrow, Circle, CirclePanel
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number

@@ -7,7 +7,6 @@ from typing import Annotated, Any, TypedDict
 
 import torch
 
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.experiments.columns import file_name
 from remargin.experiments.hardware import hardware, peak_memory
@@ -15,6 +14,7 @@ from remargin.experiments.outcome import Outcome
 from remargin.experiments.study import Study
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Check, Count
+from remargin.model.encoder import BiEncoder
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 from remargin.training.loop import fit

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from remargin.data.collection import Collection
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.measures import Evaluation
 from remargin.experiments.columns import stems
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.results import LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST
+from remargin.model.encoder import BiEncoder
 from remargin.report.zero_shot import Column
 
 SMALL = 100_000  # documents of a collection that stays in memory

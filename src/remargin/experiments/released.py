@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from remargin.losses import ERRORS, MarginLoss, Similarity
+from remargin.losses.inputs import Similarity
+from remargin.losses.margin import ERRORS, MarginLoss
 
 
 class ReleasedMarginLoss(nn.Module):

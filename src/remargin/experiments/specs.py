@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from remargin.experiments.released import ReleasedMarginLoss
-from remargin.losses import Similarity
+from remargin.losses.inputs import Similarity
 from remargin.training.settings import LossSettings
 
 

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.experiments.columns import file_name, find_column, require_distinct, stems, test_name
 from remargin.experiments.plan import Plan
@@ -42,7 +41,8 @@ from remargin.experiments.training_set import TrainingSet
 from remargin.files.atomic import locked, new_file, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
-from remargin.model_folder import verify_model
+from remargin.model.encoder import BiEncoder
+from remargin.model.folder import verify_model
 from remargin.progress import tell
 from remargin.report.zero_shot import Column
 

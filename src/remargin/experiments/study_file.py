@@ -9,8 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from remargin.data.tokens import TextSettings
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.experiments.columns import judgments_hash, require_distinct, stems, test_name, texts_hash
 from remargin.experiments.plan import Plan
@@ -18,6 +16,8 @@ from remargin.files.atomic import locked
 from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import FieldsOf
+from remargin.model.encoder import BiEncoder
+from remargin.model.tokenizer import TextSettings
 from remargin.report.sections import FILE as SECTION
 from remargin.report.zero_shot import Column
 

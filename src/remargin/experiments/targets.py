@@ -16,7 +16,7 @@ from torch import Tensor
 
 from remargin.errors import InputError
 from remargin.files.atomic import new_file
-from remargin.losses import Similarity
+from remargin.losses.inputs import Similarity
 
 SHOWN = 500  # batches at the beginning and at the end
 

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from remargin.cross_encoder import CrossEncoder
 from remargin.data.collection import Collection
 from remargin.data.tables import Rejects
 from remargin.data.triplets import read_id_triplets
@@ -19,10 +18,11 @@ from remargin.experiments.results import MEASURE, backbone_path, made_on
 from remargin.files.headers import read_header, write_header
 from remargin.files.parts import remove_parts
 from remargin.files.shapes import Finite
+from remargin.model.cross_encoder import CrossEncoder
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
-from remargin.teaching import Taught, cost_of, taught_before, teach
-from remargin.training.teacher import TeacherSettings, train_cross_encoder
+from remargin.teacher.scoring import Taught, cost_of, taught_before, teach
+from remargin.teacher.training import TeacherSettings, train_cross_encoder
 
 FORMAT = "remargin-teacher-1"
 FOLDER, REPORT = "teacher", "teacher.json"

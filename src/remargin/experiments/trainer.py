@@ -12,14 +12,14 @@ from pathlib import Path
 import torch
 
 from remargin.data.triplets import Triplets
-from remargin.encoder import BiEncoder
 from remargin.experiments.hardware import Energy, peak_memory
 from remargin.experiments.plan import Plan
 from remargin.experiments.results import Result
 from remargin.experiments.specs import RunSpec
 from remargin.experiments.targets import TargetLog
 from remargin.experiments.training_set import TrainingSet
-from remargin.losses import Similarity
+from remargin.losses.inputs import Similarity
+from remargin.model.encoder import BiEncoder
 from remargin.training.loop import fit
 from remargin.training.settings import FitSettings, fit_settings
 from remargin.training.supervision import natural_scale

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from remargin.data.collection import Collection
 from remargin.data.prepare import prepare
-from remargin.encoder import BiEncoder
 from remargin.evaluation.runs import Run
 from remargin.experiments.columns import file_name
 from remargin.experiments.plan import Plan
 from remargin.experiments.results import HITS
 from remargin.experiments.teacher import Teacher
 from remargin.files.parts import remove_parts
-from remargin.mining import MiningSettings, mine
+from remargin.mining.negatives import MiningSettings, mine
+from remargin.model.encoder import BiEncoder
 from remargin.retrieval.search import search
 from remargin.training.settings import fit_settings
 from remargin.training.validation import Validator

@@ -19,7 +19,6 @@ from typing import Any, TypedDict
 
 from remargin.data.benchmarks import BEIR
 from remargin.data.collection import Collection
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.comparison import BEST, CompareSettings, read_scores
 from remargin.evaluation.measures import evaluate, judged_cutoff
@@ -30,6 +29,7 @@ from remargin.files.atomic import locked, new_file, refuse_existing, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Count
+from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
 from remargin.report.sections import Section
 from remargin.report.tables import Table

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
+from remargin.model.encoder import BiEncoder
 from remargin.retrieval.exact import Exact
 from remargin.retrieval.vectors import Vectors, finite
 

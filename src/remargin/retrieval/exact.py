@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from remargin.numerics import exact_products
+from remargin.losses.numerics import exact_products
 from remargin.retrieval.codes import Coder
 
 # Scores of this many queries and documents are in memory at a time: what fits a CPU's caches, and what fills a GPU.

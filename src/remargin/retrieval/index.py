@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from remargin.data.ids import Ids, IdsSize, IdWriter
 from remargin.data.source import Text
 from remargin.data.tables import Rejects, batches
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.files.arrays import append_array, map_array
 from remargin.files.atomic import flush_to_disk, locked, naming, new_folder, refuse_existing, remove_folder, remove_left
 from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, require_shape, write_header
 from remargin.files.shapes import BlockSums, Count, FieldsOf, FileName
+from remargin.model.encoder import BiEncoder
 from remargin.progress import track
 from remargin.retrieval import bm25
 from remargin.retrieval.backends import VECTORS_AT_ONCE, BackendSettings, Storage, storage, storage_kind

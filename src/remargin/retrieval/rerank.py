@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from remargin.cross_encoder import CrossEncoder
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
+from remargin.model.cross_encoder import CrossEncoder
+from remargin.model.encoder import BiEncoder
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from remargin.retrieval.bm25 import BM25, NO_SPACES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from remargin.encoder import BiEncoder
+    from remargin.model.encoder import BiEncoder
     from remargin.retrieval.dense import DenseIndex
 
 

@@ -15,20 +15,20 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from remargin.ahead import ahead
 from remargin.data.ids import Ids, IdsSize, IdWriter
 from remargin.data.restart import JOURNAL, journal_line, read_journal
 from remargin.data.source import Text
 from remargin.data.tables import Rejects, batches
-from remargin.data.tokens import Tokens
-from remargin.encoder import BiEncoder, encoding_dtype
 from remargin.errors import InputError
 from remargin.files.arrays import append_array, map_array
 from remargin.files.atomic import locked, naming, put_in_place, refuse_existing
 from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import BlockSums, Count, FieldsOf, Size
-from remargin.losses import Similarity
+from remargin.losses.inputs import Similarity
+from remargin.model.ahead import ahead
+from remargin.model.encoder import BiEncoder, encoding_dtype
+from remargin.model.tokenizer import Tokens
 from remargin.progress import track
 from remargin.retrieval.texts import Kind, collection_texts
 

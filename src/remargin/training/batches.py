@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from remargin.ahead import ahead
-from remargin.data.tokens import Tokens
-from remargin.training.data import TrainingData
+from remargin.data.training_data import TrainingData
+from remargin.model.ahead import ahead
+from remargin.model.tokenizer import Tokens
+from remargin.teacher.in_batch import InBatchTeacher
 from remargin.training.engine import MicroBatches
-from remargin.training.in_batch_teacher import InBatchTeacher
 from remargin.training.samplers import Sampler
 
 # Batches may be of different sizes; among the first ones there is one of the usual size.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.files.atomic import replace_folder
-from remargin.model_folder import OURS, verify_model
-from remargin.training.checkpoint import Progress
+from remargin.model.checkpoint import Progress
+from remargin.model.encoder import BiEncoder
+from remargin.model.folder import OURS, verify_model
 from remargin.training.engine import Engine
 from remargin.training.log import Log, Meter
 from remargin.training.validation import Validator

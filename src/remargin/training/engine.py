@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from remargin.compute import Compute, copy_together
-from remargin.data.tokens import Tokens
-from remargin.encoder import BiEncoder
-from remargin.packing import Packed, cut, pack, select, together
+from remargin.model.compute import Compute, copy_together
+from remargin.model.encoder import BiEncoder
+from remargin.model.packing import Packed, cut, pack, select, together
+from remargin.model.tokenizer import Tokens
 from remargin.training.settings import FitSettings
 
 # Where padding costs, micro-batches of texts of similar lengths: what fits a CPU's caches, and what fills a GPU.

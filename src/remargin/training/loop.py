@@ -14,21 +14,22 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from remargin.encoder import BiEncoder
+from remargin.data.training_data import TrainingData
 from remargin.errors import InputError
 from remargin.files.atomic import refuse_existing
-from remargin.model_folder import OURS
+from remargin.model.checkpoint import Progress, load_checkpoint, save_checkpoint
+from remargin.model.compute import fast_precision
+from remargin.model.encoder import BiEncoder
+from remargin.model.folder import OURS
 from remargin.progress import tell
+from remargin.teacher.in_batch import InBatchTeacher
 from remargin.training.batches import Batches, Loader
 from remargin.training.best import Best
-from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from remargin.training.data import TrainingData
 from remargin.training.engine import Engine, matmul_rate
-from remargin.training.in_batch_teacher import InBatchTeacher
 from remargin.training.log import Log, Meter
 from remargin.training.optimiser import make_optimiser
 from remargin.training.samplers import make_sampler
-from remargin.training.settings import FitSettings, fast_precision
+from remargin.training.settings import FitSettings
 from remargin.training.stopping import Stopping
 from remargin.training.supervision import loss_arguments, require_teachers, statistics, teacher_scale
 from remargin.training.validation import Validator

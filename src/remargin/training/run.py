@@ -15,14 +15,14 @@ from remargin.data.prepare import REMEDY, prepare, read_prepared
 from remargin.data.tables import Rejects
 from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError, first_line
 from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import on_disk
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.parts import remove_parts
-from remargin.mining import MiningSettings, mine, require_ranked
+from remargin.mining.negatives import MiningSettings, mine, require_ranked
+from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
 from remargin.report.run_files import write_report
 from remargin.retrieval.search import search

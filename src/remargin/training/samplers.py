@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remargin.data.shuffle import Shuffle
+from remargin.data.training_data import TrainingData
 from remargin.data.triplets import Triplets
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
-from remargin.training.data import TrainingData
+from remargin.model.encoder import BiEncoder
 from remargin.training.settings import FitSettings
 from remargin.training.topics import default_clusters, query_topics, run_topics
 

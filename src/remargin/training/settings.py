@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, Literal, get_args
 
-import torch
 from torch import nn
 
-from remargin.compute import EngineName
 from remargin.errors import InputError
-from remargin.losses import ContrastiveLoss, DualTeacherLoss, Error, MarginLoss, NamedTarget, Similarity
-from remargin.training.rates import RateSchedule, Schedule
+from remargin.losses.contrastive import ContrastiveLoss
+from remargin.losses.inputs import Similarity
+from remargin.losses.margin import Error, MarginLoss, NamedTarget
+from remargin.losses.teacher import DualTeacherLoss
+from remargin.model.compute import EngineName
+from remargin.model.optimisation import RateSchedule, Schedule
 
 Precision = Literal["auto", "32", "bf16", "16"]
 Compile = Literal["auto", "on", "off"]
@@ -214,14 +215,6 @@ def fit_settings(preset: str = "default", **overrides: Any) -> FitSettings:
     of_loss = {f.name for f in fields(LossSettings)}
     loss = LossSettings(**{name: values.pop(name) for name in list(values) if name in of_loss})
     return FitSettings(loss=loss, **values)
-
-
-def fast_precision() -> Literal["bf16", "32"]:
-    """bfloat16 where the device computes in it, which is up to twice as fast, else float32."""
-    if torch.cuda.is_available():
-        return "bf16" if torch.cuda.is_bf16_supported() else "32"
-    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    return "bf16" if "avx512_bf16" in flags or "amx_bf16" in flags else "32"
 
 
 def _number(text: str) -> float | str:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from remargin.data.triplets import Triplets
 from remargin.errors import InputError
-from remargin.losses import MarginLoss, Similarity
+from remargin.losses.inputs import Similarity
+from remargin.losses.margin import MarginLoss
 from remargin.training.batches import TripletBatch
 from remargin.training.settings import FitSettings
 

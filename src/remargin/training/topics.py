@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from remargin.data.tokens import TokenStore
-from remargin.encoder import BiEncoder
 from remargin.errors import InputError
 from remargin.files.atomic import new_file
+from remargin.model.encoder import BiEncoder
 from remargin.progress import track
 
 ITERATIONS = 30

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -12,48 +11,13 @@ from torch import Tensor, nn
 
 from remargin.data.collection import Collection
 from remargin.data.tokens import TokenStore
-from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate, own_cutoff, require_measures
 from remargin.evaluation.runs import Run
-from remargin.losses import Similarity
-from remargin.packing import Packed, together
-from remargin.retrieval.bm25 import NO_SPACES
-from remargin.retrieval.search import search
+from remargin.losses.inputs import Similarity
+from remargin.model.packing import Packed, together
+from remargin.retrieval.candidates import candidates
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
-
-
-def candidates(collection: Collection, depth: int, first_stage: Run | None = None) -> dict[str, dict[str, float]]:
-    """What a model is to re-rank for each query of a collection: documents and their first-stage scores, best first.
-
-    Args:
-        collection: the validation queries, and all documents.
-        depth: how many documents of each query at most.
-        first_stage: a run of these queries; without one, BM25's.
-
-    Raises:
-        InputError: if the run has none of the queries, or a document that the collection lacks.
-
-    Example:
-        >>> some = Collection.load("docstrings:json", split="train").sample(2, seed=0)
-        >>> found = candidates(some, depth=3)
-        >>> list(found) == list(some.queries), max(map(len, found.values()))
-        (True, 3)
-    """
-    run = first_stage or search(collection, "bm25", k=depth)
-    found = {query: dict(islice(run.rankings.get(query, {}).items(), depth)) for query in collection.queries}
-    if not any(found.values()):
-        if first_stage is None:
-            problem = f"BM25 finds nothing for any of the {len(found):,} validation queries; {NO_SPACES}"
-            do = "give a run to re-rank (--validation-run), as `remargin search --index exact` writes it"
-            raise InputError(problem, do=do)
-        raise InputError("the first-stage run has none of the validation queries", do="give a run of that split")
-    documents = (document for of_query in found.values() for document in of_query)
-    unknown = next((document for document in documents if document not in collection.documents), None)
-    if unknown is not None:
-        problem = "the first-stage run has a document that is not in the collection"
-        raise InputError(problem, id=unknown, do="check that run and collection belong together")
-    return found
 
 
 class Validator:

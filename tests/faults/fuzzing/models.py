@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 from remargin import BiEncoder
-from remargin.cross_encoder import OURS, CrossEncoder, is_cross_encoder
-from remargin.data.tokens import Tokenizer
+from remargin.model.cross_encoder import OURS, CrossEncoder, is_cross_encoder
+from remargin.model.tokenizer import Tokenizer
 
 from .mutations import HEADER, JSON, TENSORS, Format
 from .running import Case, require_finite

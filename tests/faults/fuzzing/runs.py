@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import nn
 
-from remargin.cross_encoder import OURS, CrossEncoder
+from remargin.data.training_data import TrainingData
+from remargin.model.checkpoint import Progress, load_checkpoint, save_checkpoint
+from remargin.model.cross_encoder import OURS, CrossEncoder
 from remargin.report.collect import sections_in
 from remargin.report.figures import Arrow, Circle, CirclePanel, LineFigure, Panel, Point, Scatter, Series
 from remargin.report.page import page_text, write_page
 from remargin.report.sections import Section
 from remargin.report.tables import MISSING, Block, Cell, Table, number
-from remargin.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from remargin.training.data import TrainingData
-from remargin.training.in_batch_teacher import InBatchTeacher
+from remargin.teacher.in_batch import InBatchTeacher
+from remargin.teacher.training import TeacherSettings, train_cross_encoder
 from remargin.training.run import RunRequest, start
 from remargin.training.settings import fit_settings
-from remargin.training.teacher import TeacherSettings, train_cross_encoder
 from remargin.training.topics import run_topics
 
 from .mutations import BINARY, CONFIG, HEADER, LEDGER

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from remargin import BiEncoder, Collection, mining, teaching
+from remargin import BiEncoder, Collection
 from remargin.cli import main
 from remargin.data import prepare as preparing
 from remargin.data.prepare import prepare
@@ -19,14 +19,16 @@ from remargin.data.triplets import Triplets
 from remargin.errors import InputError
 from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, write_header
-from remargin.mining import mine
+from remargin.mining import negatives as mining
+from remargin.mining.negatives import mine
 from remargin.retrieval import bm25, index, vectors
 from remargin.retrieval.backends import BackendSettings
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.index import add_documents, build_index, delete_documents, open_index, synchronise
 from remargin.retrieval.search import load_index
 from remargin.retrieval.vectors import Vectors, encode
-from remargin.teaching import taught_before, teach
+from remargin.teacher import scoring as teaching
+from remargin.teacher.scoring import taught_before, teach
 
 from .models import TEXTS
 from .mutations import HEADER, JOURNAL, JSON, JSON_LINES, YAML, Format

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from remargin import BiEncoder, Collection
-from remargin.cross_encoder import CrossEncoder
 from remargin.data.prepare import prepare
 from remargin.experiments.plan import Plan
 from remargin.experiments.reproduce import EXPERIMENTS, reproduce
 from remargin.experiments.study import Study
-from remargin.mining import mine
+from remargin.mining.negatives import mine
+from remargin.model.cross_encoder import CrossEncoder
 from remargin.training.run import RunRequest, start
 from remargin.training.settings import FitSettings, fit_settings
 

@@ -228,7 +228,7 @@ def _import_everything() -> None:
     from remargin.retrieval.bm25 import _bm25s
 
     for module in pkgutil.walk_packages(remargin.__path__, "remargin."):
-        if not module.name.startswith(("remargin.kernels", "remargin.__main__")):
+        if not module.name.startswith(("remargin.model.kernels", "remargin.__main__")):
             importlib.import_module(module.name)
     for name in IMPORTED_LATE:
         with contextlib.suppress(ImportError):

@@ -14,10 +14,10 @@ from typing import Any
 import yaml
 
 from remargin import BiEncoder, Collection, Run
-from remargin.cross_encoder import CrossEncoder
 from remargin.data.tokens import TokenStore
 from remargin.experiments.results import Result
 from remargin.experiments.study_file import read_study
+from remargin.model.cross_encoder import CrossEncoder
 from remargin.report.sections import Section
 from remargin.retrieval.search import load_index
 from remargin.retrieval.vectors import Vectors

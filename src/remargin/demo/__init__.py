@@ -1,0 +1,1 @@
+"""What `remargin demo` runs."""

@@ -1,0 +1,1 @@
+"""Losses over query, positive and negative embeddings: tensors in, a scalar out."""

@@ -1,0 +1,1 @@
+"""Negatives for training triplets."""

@@ -1,0 +1,1 @@
+"""Text to vectors: tokenizers, encoders, their folders, and the engine that computes them."""

@@ -1,0 +1,300 @@
+"""The encoder as it computes: a copy of a BiEncoder's weights in some precision, over padding-free batches."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from remargin.errors import InputError
+from remargin.model.cpu import freeze, on_all_cores
+from remargin.model.packing import Packed, attention_name, cut, load_kernels, pack, register_interface, together
+from remargin.model.postnorm import PostNorm, Sources
+from remargin.model.tokenizer import Tokens
+
+log = logging.getLogger(__name__)
+
+# How many tokens at once are encoded fastest, on a CPU (what fits its caches) and on a GPU (what fills it).
+TOKENS_AT_ONCE = (2400, 65_536)
+
+EngineName = Literal["auto", "packed", "padded"]
+R = TypeVar("R")
+
+
+_optimiser_steps = 0
+
+
+def _count_step(*_: Any) -> None:
+    global _optimiser_steps
+    _optimiser_steps += 1
+
+
+register_optimizer_step_post_hook(_count_step)
+
+
+@torch.no_grad()
+def weights_state(module: nn.Module) -> tuple[Any, ...]:
+    """A value that changes when a weight is changed or moved, which tells that a copy of the weights is out of date.
+
+    Every step of every optimiser counts: a fused one changes weights without a trace in their versions. So does
+    `weight.data.copy_(...)` for a whole model, as averaging does, which shows in a few numbers of some weights.
+
+    >>> layer = nn.Linear(2, 2)
+    >>> before = weights_state(layer)
+    >>> layer.weight.grad = torch.ones(2, 2)
+    >>> torch.optim.Adam(layer.parameters(), fused=True).step()
+    >>> weights_state(layer) == before
+    False
+    """
+    weights = list(module.parameters())
+    some = weights[:: len(weights) // 16 + 1]
+    numbers = torch.cat([weight.flatten()[:: weight.numel() // 4 + 1] for weight in some]).float().cpu().numpy()
+    return _optimiser_steps, numbers.tobytes(), *((weight.data_ptr(), weight._version) for weight in weights)
+
+
+class Compute(nn.Module):
+    """Turns packed texts into vectors, in float32 or half precision, and knows where its weights came from.
+
+    The master weights stay where they are, in float32: `pull` copies them here, `gradients` says how to change them.
+
+    Args:
+        model: a BiEncoder.
+        dtype: to compute in.
+        engine: "packed", "padded" (as transformers runs it, with rectangles of tokens), or "auto": packed if it can be.
+        attention_dropout: keep the model's dropout on attention weights.
+
+    Raises:
+        InputError: if the engine is "packed" and this architecture cannot be.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        dtype: torch.dtype = torch.float32,
+        engine: EngineName = "auto",
+        attention_dropout: bool = False,
+    ) -> None:
+        super().__init__()
+        if engine not in get_args(EngineName):
+            raise InputError(f"unknown engine {engine!r}", do=f"use {', '.join(get_args(EngineName))}")
+        load_kernels()
+        self.dtype = dtype
+        self.pooling: str = model.pooling
+        config = model.backbone.config
+        self._head_size = int(config.hidden_size) // (getattr(config, "num_attention_heads", None) or 1)
+        self.body: Any
+        if engine != "padded" and PostNorm.fits(model.backbone):
+            self.body = PostNorm(model.backbone, dtype, attention_dropout)
+        elif engine != "padded" and not attention_dropout and _runs_packed(model.backbone):
+            self.body = _ThroughInterface(model.backbone, dtype)
+        elif engine == "packed":
+            kind = model.backbone.config.model_type
+            with_it = " with attention dropout" if attention_dropout else ""
+            raise InputError(f"a model of type {kind} cannot be packed{with_it}", do="use the padded engine")
+        else:
+            self.body = _Padded(model.backbone, dtype, attention_dropout)
+        self.projection: nn.Linear | None = None
+        self.sources: Sources = self.body.sources
+        if model.projection is not None:
+            self.projection = copy.deepcopy(model.projection).to(dtype)
+            self.sources += _same(self.projection, model.projection)
+        trained = [(mine, masters) for mine, masters in self.sources if masters[0].requires_grad]
+        self.trained = [mine for mine, _ in trained]
+        self.masters = [master for _, masters in trained for master in masters]
+        self._sizes = [[len(master) for master in masters] if len(masters) > 1 else None for _, masters in trained]
+        self.train(model.training)
+
+    @property
+    def packed(self) -> bool:
+        """Whether texts are computed without padding, except perhaps in the attention."""
+        return not isinstance(self.body, _Padded)
+
+    @property
+    def linear_weights(self) -> int:
+        """How many weights a token is multiplied with: half of the floating-point operations of its forward pass."""
+        return sum(layer.weight.numel() for layer in self.body.modules() if isinstance(layer, nn.Linear))
+
+    def describe(self, device: torch.device) -> str:
+        """How it runs, in a few words."""
+        name = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}[self.dtype]
+        if not self.packed:
+            return f"padded, {name}"
+        biased = getattr(self.body, "relative", None) is not None
+        return f"packed ({attention_name(device, self.dtype, self._head_size, biased)}), {name}"
+
+    def freeze(self) -> Compute:
+        """Give up training: a CPU then lays out the weights for encoding, and the master weights are forgotten."""
+        self.eval().requires_grad_(False)
+        if isinstance(self.body, _Theirs):
+            self.body.to(self.dtype)
+        for remembered in (self.sources, self.trained, self.masters, self._sizes):
+            remembered.clear()
+        if next(self.parameters()).device.type == "cpu":
+            freeze(self.body)
+        return self
+
+    def groups(
+        self, lengths: NDArray[np.int64], device: torch.device, size: int | None = None
+    ) -> list[NDArray[np.int64]]:
+        """Which texts to encode together: `size` of them if given, else about as many tokens as run best at once."""
+        if size is not None:
+            return in_batches(lengths, size)
+        gpu = device.type != "cpu"
+        return list(cut(lengths, TOKENS_AT_ONCE[gpu], by_length=not (gpu and self.packed)))
+
+    def each(self, work: Callable[[Packed], R], parts: Iterable[Packed], count: int) -> Iterator[R]:
+        """What `work` returns for each part; on a CPU, several parts at a time. `work` computes without gradients."""
+        ours = isinstance(self.body, PostNorm) and self.body.word.device.type == "cpu"
+        return on_all_cores(work, parts, count) if ours else map(work, parts)
+
+    def forward(self, packed: Packed) -> Tensor:
+        """Vectors of the texts without the fillers, (n, d) in float32, as the model makes them: not of unit length."""
+        count = len(packed.bounds) - 1
+        if self.pooling.startswith("mean"):
+            hidden = self.body(packed).float()
+            pooled = hidden.new_zeros(count, hidden.shape[1]).index_add(0, packed.texts, hidden)
+            pooled = pooled / (packed.bounds[1:] - packed.bounds[:-1]).clamp(min=1)[:, None]
+        else:
+            pooled = self.body(packed, first_only=True)
+        pooled = pooled[: count - packed.fillers]
+        if self.projection is not None:
+            pooled = self.projection(pooled.to(self.dtype))
+            if self.pooling.endswith("+pooler"):
+                pooled = pooled.tanh()
+        vectors: Tensor = pooled.float()
+        return vectors
+
+    @torch.no_grad()
+    def pull(self) -> None:
+        """Copy the master weights as they are now."""
+        mine = [part for target, masters in self.sources for part in _parts(target, masters)]
+        copy_together(mine, [master for _, masters in self.sources for master in masters])
+
+    def gradients(self, vectors: Tensor, of_vectors: Tensor) -> list[Tensor]:
+        """The gradients of the master weights, in the precision of the computation, from those of the vectors."""
+        found = torch.autograd.grad(vectors, self.trained, of_vectors, allow_unused=True)
+        parts: list[Tensor] = []
+        for gradient, mine, sizes in zip(found, self.trained, self._sizes, strict=True):
+            whole = torch.zeros_like(mine) if gradient is None else gradient
+            parts += whole.split(sizes) if sizes else [whole]
+        return parts
+
+
+def in_batches(lengths: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+    """Rows of `size` texts each, the longest first.
+
+    >>> [rows.tolist() for rows in in_batches(np.array([3, 9, 5]), 2)]
+    [[1, 2], [0]]
+    """
+    if size < 1:
+        raise InputError(f"a batch size of {size}", do="use 1 or more")
+    order = np.argsort(-lengths, kind="stable")
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def copy_together(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy tensors into others in a few launches: one for each pair of precisions."""
+    groups: dict[tuple[torch.dtype, torch.dtype], list[tuple[Tensor, Tensor]]] = defaultdict(list)
+    for target, source in zip(targets, sources, strict=True):
+        groups[target.dtype, source.dtype].append((target, source))
+    for pairs in groups.values():
+        torch._foreach_copy_([target for target, _ in pairs], [source for _, source in pairs])
+
+
+def _parts(target: Tensor, masters: list[nn.Parameter]) -> tuple[Tensor, ...]:
+    return target.split([len(master) for master in masters]) if len(masters) > 1 else (target,)
+
+
+def _same(mine: nn.Module, theirs: nn.Module) -> Sources:
+    return [(a, [b]) for a, b in zip(mine.parameters(), theirs.parameters(), strict=True)]
+
+
+class _Theirs(nn.Module):
+    """transformers' own model. Before it is frozen only products are in half precision: sums and norms stay float32."""
+
+    def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.model = copy.deepcopy(backbone)
+        self.sources = _same(self.model, backbone)
+
+    def hidden(self, ids: Tensor, **inputs: Any) -> Tensor:
+        """The last hidden states."""
+        mixed = self.dtype != next(self.model.parameters()).dtype
+        with torch.autocast(ids.device.type, self.dtype, enabled=mixed, cache_enabled=False):  # graphs bear no cache
+            states: Tensor = self.model(ids, **inputs)[0]
+        return states
+
+
+class _ThroughInterface(_Theirs):
+    """transformers' model over packed texts, with our attention through its attention interface."""
+
+    def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
+        super().__init__(backbone, dtype)
+        self.model.set_attn_implementation(register_interface())
+        table = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)
+        offset = getattr(table, "padding_idx", None)
+        self.first_position = 0 if offset is None else offset + 1
+
+    def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
+        positions = packed.positions.long() + self.first_position
+        hidden = self.hidden(packed.ids.long()[None], position_ids=positions[None], packed=packed)[0]
+        return hidden[packed.bounds[:-1].clamp(max=len(packed.ids) - 1)] if first_only else hidden
+
+
+class _Padded(_Theirs):
+    """transformers' model as it is, over texts that are padded to the longest."""
+
+    def __init__(self, backbone: Any, dtype: torch.dtype, attention_dropout: bool) -> None:
+        super().__init__(backbone, dtype)
+        self.padding = int(getattr(backbone.config, "pad_token_id", None) or 0)
+        for module in self.model.modules():
+            if type(module).__name__.endswith("SelfAttention") and not attention_dropout:
+                for name in ("dropout", "attention_dropout"):
+                    if isinstance(getattr(module, name, None), nn.Dropout):
+                        getattr(module, name).p = 0.0
+                    elif isinstance(getattr(module, name, None), float):  # Longformer's is a number
+                        setattr(module, name, 0.0)
+
+    def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
+        shape = (len(packed.bounds) - 1, packed.longest)
+        ids = packed.ids.new_full(shape, self.padding, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        ids[packed.texts, packed.positions] = packed.ids.long()
+        mask[packed.texts, packed.positions] = 1
+        hidden = self.hidden(ids, attention_mask=mask)
+        return hidden[:, 0] if first_only else hidden[packed.texts, packed.positions]
+
+
+@torch.no_grad()
+def _runs_packed(backbone: Any) -> bool:
+    """Whether an architecture that we do not know gives the same hidden states packed: tried on three made-up texts."""
+    if not getattr(backbone, "_supports_attention_backend", False):
+        return False
+    texts = [Tokens(np.arange(3, 3 + size) % backbone.config.vocab_size, np.array([size])) for size in (5, 2, 9)]
+    try:
+        whole = _ThroughInterface(backbone, torch.float32).eval()
+        device = next(backbone.parameters()).device
+        packed = whole(pack(together(texts)).to(device))
+        alone = torch.cat([_Padded(backbone, torch.float32, False).eval()(pack(text).to(device)) for text in texts])
+    except Exception as error:  # whatever its parts raise, it does not run packed
+        log.info("%s does not run packed (%s)", type(backbone).__name__, error)
+        return False
+    return bool(torch.allclose(packed, alone, atol=1e-4, rtol=1e-3))
+
+
+def fast_precision() -> Literal["bf16", "32"]:
+    """bfloat16 where the device computes in it, which is up to twice as fast, else float32."""
+    if torch.cuda.is_available():
+        return "bf16" if torch.cuda.is_bf16_supported() else "32"
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    return "bf16" if "avx512_bf16" in flags or "amx_bf16" in flags else "32"

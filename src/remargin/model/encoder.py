@@ -1,0 +1,384 @@
+"""BiEncoder: a Hugging Face encoder, a pooling, perhaps a projection, and the similarity its vectors are made for."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from remargin.errors import InputError, first_line
+from remargin.files.atomic import new_folder
+from remargin.files.shapes import encodable
+from remargin.losses.inputs import Similarity
+from remargin.model import folder as model_folder
+from remargin.model.ahead import ahead
+from remargin.model.compute import Compute, weights_state
+from remargin.model.packing import Packed, pack, select
+from remargin.model.tokenizer import TextSettings, Tokenizer, Tokens, load_tokenizer, quiet_transformers
+from remargin.progress import track
+
+log = logging.getLogger(__name__)
+
+Pooling = Literal["cls", "cls+linear", "cls+pooler", "mean", "mean+linear", "mean+pooler"]
+
+EncodingPrecision = Literal["auto", "32", "bf16"]
+
+# So many texts are tokenised while those before them are encoded.
+TEXTS_AT_ONCE = 16_384
+
+# The paper's choice for each family (its table 1); other families take the plain [CLS] vector.
+PAPER_POOLING: dict[str, Pooling] = {"roberta": "cls+linear", "mpnet": "cls+linear", "distilbert": "cls"}
+
+
+class BiEncoder(nn.Module):
+    """Encodes queries and documents independently, with one encoder, into vectors whose similarity is relevance.
+
+    Pooling is how token vectors become one vector: `cls` takes the first, `mean` averages them all; `+linear` puts a
+    linear projection on top (the paper's), `+pooler` one with tanh (BERT's own).
+
+    Example:
+        >>> model = BiEncoder.from_pretrained(model_folder)      # or a name: "distilbert/distilbert-base-uncased"
+        >>> model.encode_queries(["how do margins adapt?"]).shape == (1, model.dimension)
+        True
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        tokenizer: Any,
+        pooling: Pooling = "cls",
+        projection: nn.Linear | None = None,
+        similarity: Similarity = "cosine",
+        query_length: int = 30,
+        document_length: int = 200,
+        query_prefix: str = "",
+        document_prefix: str = "",
+        precision: EncodingPrecision = "auto",
+    ) -> None:
+        super().__init__()
+        self.name = ""
+        if precision not in get_args(EncodingPrecision):
+            raise InputError(f"unknown precision {precision!r}", do=f"use {', '.join(get_args(EncodingPrecision))}")
+        self.precision: EncodingPrecision = precision
+        self._copy: tuple[Any, Compute] | None = None
+        if pooling not in get_args(Pooling):
+            raise InputError(f"unknown pooling {pooling!r}", do=f"use auto, {', '.join(get_args(Pooling))}")
+        if similarity not in get_args(Similarity):
+            raise InputError(f"unknown similarity {similarity!r}", do=f"use {' or '.join(get_args(Similarity))}")
+        if ("+" in pooling) != (projection is not None):
+            raise ValueError(
+                f"pooling={pooling!r} and projection={projection}: a projection goes with +linear, +pooler"
+            )
+        self.backbone = backbone
+        self.hf_tokenizer = tokenizer
+        self.tokenizer = Tokenizer.of(tokenizer)
+        self.pooling: Pooling = pooling
+        self.projection = projection
+        self.similarity: Similarity = similarity
+        self.query_length = self._checked_length("query", query_length)
+        self.document_length = self._checked_length("document", document_length)
+        for prefix in (query_prefix, document_prefix):
+            if not encodable(prefix):
+                raise InputError(f"prefix {prefix!r} is not text that UTF-8 can hold", do="correct it")
+        self.query_prefix = query_prefix
+        self.document_prefix = document_prefix
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        pooling: Pooling | Literal["auto"] = "auto",
+        similarity: Similarity | None = None,
+        query_length: int | None = None,
+        document_length: int | None = None,
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+        seed: int = 0,
+        device: str | torch.device | None = None,
+        precision: EncodingPrecision = "auto",
+    ) -> BiEncoder:
+        """Load an encoder from a folder or, by name, from the Hugging Face hub.
+
+        What is not given is taken from the folder where it says (as `save` and sentence-transformers write it); else
+        lengths are 30 and 200, prefixes empty, the similarity cosine, and the pooling the paper's for that family.
+        Reads safetensors only and runs no code from the folder.
+
+        Args:
+            name: a folder, or a name such as "FacebookAI/roberta-base".
+            pooling: "auto", or one of `Pooling`.
+            similarity: "cosine" or "dot".
+            query_length, document_length: longest text in tokens; what is longer is cut.
+            query_prefix, document_prefix: put before every text.
+            seed: for the projection, if it has to be new.
+            device: such as "cpu"; without it, a CUDA GPU if there is one.
+            precision: to encode in: "32", "bf16", or "auto", which is bf16 on a GPU that can and 32 elsewhere. The
+                weights themselves stay in float32.
+
+        Raises:
+            InputError: if the folder lacks weights of the encoder, or asks for something that is not supported.
+        """
+        folder = model_folder.local_folder(name)
+        saved = model_folder.read_settings(folder)
+        backbone, checkpoint = _load_backbone(saved.transformer)
+        config: Any = backbone.config
+        if pooling == "auto":
+            pooling = saved.pooling or PAPER_POOLING.get(config.model_type, "cls")
+        projection = None
+        if "+" in pooling:
+            projection = saved.projection() if saved.pooling == pooling else None
+            projection = projection or checkpoint.pooler_projection()
+            if projection is not None and projection.in_features != config.hidden_size:
+                problem = f"projection of {projection.in_features} numbers, but the encoder gives {config.hidden_size}"
+                raise InputError(problem, file=folder, do="use an intact model folder")
+            if projection is None:
+                projection = _new_projection(config.hidden_size, getattr(config, "initializer_range", 0.02), seed)
+                log.warning("%s has no weights for the projection of %s: a new one, seed %d", name, pooling, seed)
+        if saved.dense is not None and saved.pooling != pooling:
+            log.warning("%s: pooling %s leaves its projection out", name, pooling)
+        if checkpoint.ignored:
+            log.info("%s: %d weights of heads that are not needed were ignored", name, len(checkpoint.ignored))
+        limit = longest_input(backbone) or 200
+        tokenizer = load_tokenizer(saved.transformer)
+        if saved.lower_case and len({Tokenizer.of(tokenizer)([text], 8)[0].ids.tobytes() for text in ("A", "a")}) > 1:
+            problem = "asks for lower case (do_lower_case) before a tokenizer that keeps case, which is not supported"
+            raise InputError(problem, file=folder, do="use another model")
+        model = cls(
+            backbone,
+            tokenizer,
+            pooling=pooling,
+            projection=projection,
+            similarity=similarity or saved.similarity,
+            query_length=query_length or saved.query_length or min(30, limit),
+            document_length=document_length or saved.document_length or min(200, limit),
+            query_prefix=saved.query_prefix if query_prefix is None else query_prefix,
+            document_prefix=saved.document_prefix if document_prefix is None else document_prefix,
+            precision=precision,
+        )
+        model.name = str(name)
+        return model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_copy": None}  # laid out for oneDNN, it can neither be copied nor pickled
+
+    @property
+    def dimension(self) -> int:
+        """How long the vectors are."""
+        if self.projection is not None:
+            return self.projection.out_features
+        config: Any = self.backbone.config
+        return int(config.hidden_size)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def text_settings(self) -> TextSettings:
+        """Where it cuts texts, and what it puts before them."""
+        return TextSettings(self.query_length, self.document_length, self.query_prefix, self.document_prefix)
+
+    def fingerprint(self) -> str:
+        """A hash of what makes vectors of tokens: weights, tokenizer, pooling and similarity; not `text_settings`."""
+        digest = hashlib.blake2b(f"{self.tokenizer.fingerprint} {self.pooling} {self.similarity}".encode())
+        for name, weight in self.state_dict().items():
+            if not name.startswith("backbone.pooler."):  # never used: a projection is a copy of it
+                digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+                digest.update(weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        return digest.hexdigest()[:32]
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Vectors of padded token ids, (B, T) -> (B, d), as the model makes them: not of unit length."""
+        hidden: Tensor = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        if self.pooling.startswith("mean"):
+            weights = attention_mask.unsqueeze(-1).to(hidden.dtype)
+            pooled = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
+        else:
+            pooled = hidden[:, 0]
+        if self.projection is not None:
+            pooled = self.projection(pooled)
+            if self.pooling.endswith("+pooler"):
+                pooled = pooled.tanh()
+        return pooled
+
+    def encode_queries(
+        self, texts: Iterable[str], batch_size: int | None = None, progress: bool | None = None
+    ) -> NDArray[np.float32]:
+        """Vectors of queries, (n, d), in their order; of unit length if the similarity is cosine."""
+        return self._encode("queries", texts, self.query_prefix, self.query_length, batch_size, progress)
+
+    def encode_documents(
+        self, texts: Iterable[str], batch_size: int | None = None, progress: bool | None = None
+    ) -> NDArray[np.float32]:
+        """Vectors of documents, (n, d), in their order; of unit length if the similarity is cosine."""
+        return self._encode("documents", texts, self.document_prefix, self.document_length, batch_size, progress)
+
+    def _encode(
+        self, kind: str, texts: Iterable[str], prefix: str, length: int, batch_size: int | None, progress: bool | None
+    ) -> NDArray[np.float32]:
+        if isinstance(texts, str):
+            raise TypeError("pass a list of texts, not one string")
+        if isinstance(texts, Mapping):
+            raise TypeError("pass a list of texts, not a mapping: its values()")
+        texts = texts if isinstance(texts, Sequence) else list(texts)
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"{kind}[{number}] is {type(text).__name__}, not a string")
+        starts = range(0, len(texts), TEXTS_AT_ONCE)
+        blocks = ([prefix + text for text in texts[start : start + TEXTS_AT_ONCE]] for start in starts)
+        vectors, truncated = np.empty((len(texts), self.dimension), np.float32), 0
+
+        def encoded() -> Iterator[int]:
+            nonlocal truncated
+            for start, (tokens, too_long) in zip(starts, ahead(self.tokenizer(b, length) for b in blocks), strict=True):
+                truncated += too_long
+                for rows, found in self._in_groups(tokens, batch_size):
+                    vectors[start + rows] = found
+                    yield from range(len(rows))
+
+        for _ in track(encoded(), f"encoding {kind}", total=len(texts), show=progress):
+            pass
+        if truncated:
+            log.warning("%d of %d %s were cut at %d tokens", truncated, len(texts), kind, length)
+        return vectors
+
+    def encode_tokens(self, tokens: Tokens, batch_size: int | None = None) -> NDArray[np.float32]:
+        """Vectors of texts that are tokens already, (n, d), in their order; `batch_size` texts at once if given."""
+        vectors = np.empty((len(tokens.lengths), self.dimension), np.float32)
+        for rows, found in self._in_groups(tokens, batch_size):
+            vectors[rows] = found
+        return vectors
+
+    def _in_groups(self, tokens: Tokens, size: int | None) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Rows and their vectors, some at a time, as they are done."""
+        compute, device = self._computing(), self.device
+        groups = compute.groups(tokens.lengths, device, size)
+        longest = int(tokens.lengths.max(initial=1)) if compute.packed and device.type != "cpu" else None
+        parts = (pack(select(tokens, rows), longest) for rows in groups)
+        waiting: list[tuple[NDArray[np.int64], Tensor]] = []
+
+        def encoded(part: Packed) -> Tensor:
+            with torch.inference_mode(), torch.autocast(device.type, enabled=False):  # the precision is our own
+                return self._similar(compute(part.to(device)))
+
+        found = compute.each(encoded, ahead(parts), len(groups))
+        for number, (rows, vectors) in enumerate(zip(groups, found, strict=True), start=1):
+            waiting.append((rows, vectors))
+            if device.type == "cpu" or len(waiting) == 16 or number == len(groups):  # a GPU is waited for now and then
+                yield np.concatenate([r for r, _ in waiting]), torch.cat([v for _, v in waiting]).cpu().numpy()
+                waiting.clear()
+
+    def _similar(self, vectors: Tensor) -> Tensor:
+        return nn.functional.normalize(vectors, dim=1) if self.similarity == "cosine" else vectors
+
+    def _computing(self) -> Compute:
+        """The copy of the weights to compute with; made anew when a weight or the pooling has changed or moved."""
+        dtype = encoding_dtype(self.precision, self.device)
+        state = (dtype, self.pooling, weights_state(self))
+        if self._copy is None or self._copy[0] != state:
+            self._copy = None  # two copies at once might not fit
+            self._copy = (state, Compute(self, dtype).freeze())
+        return self._copy[1]
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> None:
+        """Write a folder that `from_pretrained` and `SentenceTransformer(folder)` load with the same vectors."""
+        backbone: Any = self.backbone
+        with new_folder(folder, overwrite, marker=model_folder.OURS) as out, quiet_transformers():
+            backbone.save_pretrained(out)
+            self.hf_tokenizer.save_pretrained(out)
+            settings = model_folder.Settings(
+                transformer=out,
+                pooling=self.pooling,
+                similarity=self.similarity,
+                query_length=self.query_length,
+                document_length=self.document_length,
+                query_prefix=self.query_prefix,
+                document_prefix=self.document_prefix,
+            )
+            model_folder.write_settings(out, settings, self.projection, int(backbone.config.hidden_size))
+
+    def _checked_length(self, kind: str, length: int) -> int:
+        limit = longest_input(self.backbone)
+        if limit is not None and length > limit:
+            raise InputError(f"{kind}_length {length}: the model has {limit} positions", do=f"use {limit} or less")
+        return length
+
+
+def encoding_dtype(precision: EncodingPrecision, device: torch.device) -> torch.dtype:
+    """What to encode in: "auto" is bfloat16 on a GPU that computes in it, else float32."""
+    if precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    return {"32": torch.float32, "bf16": torch.bfloat16}[precision]
+
+
+class _Checkpoint:
+    """What became of a checkpoint's weights: a pooler that it holds, and heads that were ignored."""
+
+    def __init__(self, pooler: nn.Module | None, ignored: set[str]) -> None:
+        self._pooler = pooler
+        self.ignored = ignored
+
+    def pooler_projection(self) -> nn.Linear | None:
+        """A trainable copy of the checkpoint's own pooler layer, if it has one."""
+        dense = getattr(self._pooler, "dense", None)
+        if not isinstance(dense, nn.Linear):
+            return None
+        projection = nn.Linear(dense.in_features, dense.out_features)
+        projection.load_state_dict(dense.state_dict())
+        return projection
+
+
+def _load_backbone(folder: Path) -> tuple[nn.Module, _Checkpoint]:
+    """The encoder with every weight from the checkpoint; the pooler, if there, kept as it is and never trained."""
+    from transformers import AutoModel
+
+    model_folder.require_safetensors(folder)
+    model_folder.refuse_decoder(folder)
+    model_folder.refuse_more_layers_than_weights(folder)
+    try:
+        with quiet_transformers():
+            backbone, info = AutoModel.from_pretrained(
+                folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
+            )
+    except Exception as error:  # transformers raises whatever its parts raise
+        reason = first_line(error)
+        raise InputError(f"cannot be loaded as an encoder ({reason})", file=folder, do="name another model") from None
+    if getattr(backbone.config, "is_encoder_decoder", False):
+        raise InputError("has a decoder too, and is no encoder", file=folder, do="name an encoder, such as BERT")
+    missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}
+    if missing or info["mismatched_keys"]:
+        lacking = sorted(missing) or sorted(str(key) for key in info["mismatched_keys"])
+        problem = f"{len(lacking)} weights of the encoder are missing or of another shape, such as {lacking[0]}"
+        raise InputError(problem, file=folder, do="use a complete checkpoint of this architecture")
+    pooler = getattr(backbone, "pooler", None)
+    if pooler is not None and any(key.startswith("pooler.") for key in info["missing_keys"]):
+        backbone.pooler = pooler = None
+    if pooler is not None:
+        pooler.requires_grad_(False)
+    return backbone, _Checkpoint(pooler, set(info["unexpected_keys"]))
+
+
+def _new_projection(dimension: int, spread: float, seed: int) -> nn.Linear:
+    projection = nn.Linear(dimension, dimension)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        projection.weight.normal_(0, spread, generator=generator)
+        projection.bias.zero_()
+    return projection
+
+
+def longest_input(backbone: nn.Module) -> int | None:
+    """How many tokens the model's positions allow, or None where there is no limit."""
+    positions: int | None = getattr(backbone.config, "max_position_embeddings", None)
+    table = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)
+    offset = getattr(table, "padding_idx", None)  # RoBERTa and its kin count positions from there
+    if not isinstance(positions, int) or positions < 1:
+        return None
+    return positions if offset is None else positions - offset - 1

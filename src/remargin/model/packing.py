@@ -1,0 +1,273 @@
+"""Padding-free batches: texts end to end, and the attention that keeps each text to itself."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from remargin.model.tokenizer import Tokens
+
+log = logging.getLogger(__name__)
+
+INTERFACE = "remargin_packed"  # the name under which transformers finds our attention
+CACHED_SCORES = 500_000  # on a CPU, attention scores that are at hand together: they should stay in its cache
+
+
+class Packed(NamedTuple):
+    """Several texts' tokens end to end, as tensors of 32-bit integers on one device.
+
+    Attributes:
+        ids: (T,) of the tokens.
+        positions: (T,) of the tokens within their texts, from 0.
+        texts: (T,) which text each token belongs to.
+        bounds: (n + 1,) where the texts begin; text i has the tokens bounds[i] to bounds[i + 1].
+        longest: no text has more tokens than that.
+        fillers: how many of the n texts, the last ones, only fill up a fixed shape.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    texts: Tensor
+    bounds: Tensor
+    longest: int
+    fillers: int = 0
+
+    def to(self, device: torch.device) -> Packed:
+        """The same on another device, without waiting for it."""
+        return self._replace(**{name: getattr(self, name).to(device, non_blocking=True) for name in self._fields[:4]})
+
+    def pin(self) -> Packed:
+        """The same in memory that a GPU copies from while it computes."""
+        return self._replace(**{name: getattr(self, name).pin_memory() for name in self._fields[:4]})
+
+
+def pack(tokens: Tokens, longest: int | None = None, multiple: int = 1, texts: int = 0) -> Packed:
+    """Texts end to end.
+
+    With a `multiple` above 1, filler texts are added at the end, so that batches have one of a few shapes: the number
+    of tokens is a multiple of it, and there are at least `texts` texts.
+
+    >>> packed = pack(Tokens(np.array([7, 8, 9]), np.array([1, 2])), multiple=4, longest=2, texts=3)
+    >>> packed.bounds.tolist(), packed.positions.tolist(), packed.fillers
+    ([0, 1, 3, 4, 4, 4], [0, 0, 1, 0], 3)
+    """
+    lengths = tokens.lengths
+    longest = longest or max(1, int(lengths.max(initial=0)))
+    missing = -int(lengths.sum()) % multiple
+    fillers = 0 if multiple == 1 else max(0, texts - len(lengths)) + -(-multiple // longest)
+    if fillers:
+        share, more = divmod(missing, fillers)
+        lengths = np.concatenate([lengths, share + (np.arange(fillers) < more)])
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    ids = np.concatenate([tokens.ids, np.zeros(missing, np.int32)])
+    return Packed(
+        _tensor(ids), _tensor(np.arange(len(ids)) - bounds[owners]), _tensor(owners), _tensor(bounds), longest, fillers
+    )
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(array.astype(np.int32))
+
+
+def together(parts: Sequence[Tokens]) -> Tokens:
+    """All texts of several lots, one lot after another."""
+    return Tokens(np.concatenate([part.ids for part in parts]), np.concatenate([part.lengths for part in parts]))
+
+
+def select(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
+    """Some of the texts, in that order."""
+    lengths, starts = tokens.lengths[rows], tokens.starts[rows]
+    ends = np.cumsum(lengths)
+    places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    return Tokens(tokens.ids[places], lengths)
+
+
+def cut(lengths: NDArray[np.int64], budget: int, by_length: bool) -> Iterator[NDArray[np.int64]]:
+    """Texts in groups of at most `budget` tokens; a text that is longer has a group of its own.
+
+    In their order; or, where padding costs, the longest first, and padding counts against the budget: texts of just one
+    length share a group if they fill half of it. Longest first also means that what is too large for memory fails at
+    once.
+
+    >>> [group.tolist() for group in cut(np.array([2, 9, 3, 9]), budget=18, by_length=True)]
+    [[1, 3], [2, 0]]
+    >>> [group.tolist() for group in cut(np.array([2, 9, 9, 5]), budget=18, by_length=True)]
+    [[1, 2], [3, 0]]
+    >>> [group.tolist() for group in cut(np.array([2, 9, 3, 9]), budget=18, by_length=False)]
+    [[0, 1, 2], [3]]
+    """
+    order = np.argsort(-lengths, kind="stable") if by_length else np.arange(len(lengths))
+    ordered = lengths[order]
+    ends = np.cumsum(ordered)
+    start = 0
+    while start < len(order):
+        if by_length:
+            most = max(1, budget // max(1, int(ordered[start])))
+            alike = int(np.searchsorted(-ordered, -ordered[start], side="right")) - start
+            end = start + (alike if most / 2 <= alike < most else most)
+        else:
+            before = int(ends[start - 1]) if start else 0
+            end = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
+        yield order[start:end]
+        start = end
+
+
+class AttentionDropout(NamedTuple):
+    """The share of the attention weights that is dropped; our kernels choose them with seed `which` of `seeds`."""
+
+    share: float = 0.0
+    seeds: Tensor | None = None
+    which: int = 0
+
+
+NONE_DROPPED = AttentionDropout()
+
+
+def attend(
+    qkv: Tensor,
+    packed: Packed,
+    scale: float,
+    bias: Tensor | None = None,
+    window: int | None = None,
+    dropout: AttentionDropout = NONE_DROPPED,
+) -> Tensor:
+    """Attention of (T, 3, heads, D) within each text: by a varlen kernel where there is one, else padded just for this.
+
+    Args:
+        bias: (heads, L, L) to add to the scores of tokens at two positions; L is `packed.longest`.
+        window: tokens further apart than that do not see each other.
+        dropout: on the attention weights.
+    """
+    if bias is None and qkv.dtype in (torch.bfloat16, torch.float16) and qkv.is_cuda:
+        if window is None and _ours is not None and _ours.attention.fits(qkv.shape[-1], qkv.dtype):
+            out: Tensor = _ours.attention.attention(qkv, packed.bounds, packed.longest, scale, *dropout)
+            return out
+        if _theirs is not None and not dropout.share:
+            options = {} if window is None else {"window_size": (window, window)}
+            bounds, longest = packed.bounds, packed.longest
+            out = _theirs(*qkv.unbind(1), bounds, bounds, longest, longest, scale=scale, **options)
+            return out
+    return _padded_attention(qkv, packed, scale, bias, window, dropout.share)
+
+
+def _padded_attention(
+    qkv: Tensor, packed: Packed, scale: float, bias: Tensor | None, window: int | None, dropout: float
+) -> Tensor:
+    texts, longest, tokens = len(packed.bounds) - 1, packed.longest, len(packed.ids)
+    whole = texts * longest == tokens  # all as long as the longest: nothing to pad
+    if whole:
+        q, k, v = qkv.view(texts, longest, *qkv.shape[1:]).permute(2, 0, 3, 1, 4)
+        mask = None
+    else:
+        place = torch.arange(longest, device=qkv.device)
+        rows = (packed.bounds[:-1, None] + place).clamp(max=tokens - 1)
+        padded = qkv.flatten(1).index_select(0, rows.flatten()).view(texts, longest, *qkv.shape[1:])
+        q, k, v = padded.permute(2, 0, 3, 1, 4)
+        # A text without tokens sees one all the same: its output is never read, but must be a number.
+        mask = (place < (packed.bounds[1:] - packed.bounds[:-1]).clamp(min=1)[:, None])[:, None, None, :]
+    if window is not None and window < longest - 1:
+        place = torch.arange(longest, device=qkv.device)
+        near = (place[:, None] - place[None, :]).abs() <= window
+        mask = near if mask is None else mask & near
+    if bias is not None:
+        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+    if qkv.device.type == "cpu" and qkv.dtype == torch.bfloat16:
+        out = _attention_by_products(q, k, v, mask, scale, dropout)
+    else:
+        mask = mask if mask is None or bias is None else mask.to(qkv.dtype)
+        out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, dropout_p=dropout)
+    out = out.transpose(1, 2).flatten(0, 1)
+    return out if whole else out.index_select(0, packed.texts * longest + packed.positions)
+
+
+def _attention_by_products(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout: float
+) -> Tensor:
+    """Attention as it is written down: in bfloat16 on a CPU faster than the fused one, whose softmax is slow.
+
+    To encode, it takes a few texts at a time, so that their scores stay in the cache. In training it does not: what is
+    dropped must be the same with and without gradients, and a compiler would look at every number of texts.
+    """
+    texts, heads, length, _ = q.shape
+    trains = torch.is_grad_enabled() or dropout > 0 or torch.compiler.is_compiling()
+    each = texts if trains else max(1, CACHED_SCORES // (heads * length * length))
+    if each >= texts:
+        return _products(q, k, v, mask, scale, dropout)
+    parts = [slice(start, start + each) for start in range(0, texts, each)]
+    masks = [mask[part] if mask is not None and mask.dim() == 4 else mask for part in parts]
+    return torch.cat([_products(q[p], k[p], v[p], m, scale, dropout) for p, m in zip(parts, masks, strict=True)])
+
+
+def _products(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout: float) -> Tensor:
+    scores = (q.contiguous() @ k.contiguous().transpose(-1, -2)).float()
+    if mask is None:
+        scores = scores * scale
+    else:
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, -torch.inf)
+        scores = torch.add(mask, scores, alpha=scale)
+    weights = torch.nn.functional.dropout(scores.softmax(-1), dropout)
+    return weights.to(v.dtype) @ v.contiguous()
+
+
+_ours: Any = None
+_theirs: Any = None
+_looked = False
+
+
+def load_kernels() -> None:
+    """Find out which kernels there are: ours, where Triton runs, and PyTorch's varlen attention, if it has one."""
+    global _ours, _theirs, _looked  # looked up here once, and not in the forward pass, which may be compiled
+    if _looked or not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
+        return
+    _looked = True
+    with contextlib.suppress(ImportError):
+        _theirs = importlib.import_module("torch.nn.attention.varlen").varlen_attn
+    try:
+        kernels = importlib.import_module("remargin.model.kernels")
+        kernels.check()
+        _ours = kernels
+    except ImportError:
+        log.info("no Triton: PyTorch's own operations are used")
+    except Exception as error:  # whatever it is, there is another way
+        log.warning("our GPU kernels do not run here (%s): PyTorch's own operations are used", error)
+
+
+def attention_name(device: torch.device, dtype: torch.dtype, head_size: int, biased: bool) -> str:
+    """Which attention a packed batch gets, in words; see `attend`."""
+    if device.type != "cuda" or dtype == torch.float32 or biased:
+        return "but for the attention"
+    if _ours is not None and _ours.attention.fits(head_size, dtype):
+        return "our kernels"
+    return "varlen attention" if _theirs is not None else "but for the attention"
+
+
+def register_interface() -> str:
+    """Make our attention known to transformers, for models that take it; returns its name.
+
+    A model that runs with it gets `packed=` in its forward pass, no mask, and one row that holds all texts. Attention
+    dropout is left out.
+    """
+    from transformers import AttentionInterface
+
+    def interface(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, packed: Packed,
+        scaling: float | None = None, sliding_window: int | None = None, **_: Any,
+    ) -> tuple[Tensor, None]:  # fmt: skip
+        qkv = torch.stack([query, key, value], dim=3)[0].permute(1, 2, 0, 3)
+        window = None if sliding_window is None else sliding_window - 1
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        return attend(qkv, packed, scale, window=window).unsqueeze(0), None
+
+    AttentionInterface.register(INTERFACE, interface)
+    return INTERFACE

@@ -1,0 +1,1 @@
+"""Cross-encoders and encoders as teachers: training them, their scores."""

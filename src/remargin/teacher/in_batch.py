@@ -1,0 +1,112 @@
+"""The second teacher of TAS-B's dual supervision: an encoder whose vectors score every pair of a batch at no cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from remargin.data.tokens import TokenStore
+from remargin.data.training_data import TrainingData
+from remargin.errors import InputError
+from remargin.files.arrays import append_array, map_array
+from remargin.files.headers import read_header, write_header
+from remargin.files.shapes import Checksums, Count, Size
+from remargin.losses.inputs import Similarity
+from remargin.model.encoder import BiEncoder
+from remargin.progress import track
+
+FORMAT = "remargin-in-batch-teacher-1"
+TEXTS_AT_ONCE = 16_384
+BYTES = np.dtype(np.float16).itemsize
+
+
+class VectorsOnDisk(TypedDict):
+    """What vectors of a teacher were made of, and how many texts have theirs."""
+
+    format: str
+    teacher: str
+    texts: Checksums
+    shape: tuple[Count, Size]
+    done: Count
+
+
+class InBatchTeacher:
+    """Vectors of all queries and documents, from which the margins of all pairs of a batch follow.
+
+    >>> teacher = InBatchTeacher(np.eye(2, dtype="f4"), np.eye(2, dtype="f4"))
+    >>> teacher.margins(np.array([0, 1]), np.array([0, 1]), np.array([1, 0]))
+    tensor([[0., 1., 1., 0.],
+            [1., 0., 0., 1.]])
+    """
+
+    def __init__(self, queries: NDArray[Any], documents: NDArray[Any]) -> None:
+        self._queries, self._documents = queries, documents
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path,
+        data: TrainingData,
+        similarity: Similarity,
+        out: Path,
+        device: torch.device,
+        resume: bool,
+        say: Callable[[str], None],
+    ) -> InBatchTeacher:
+        """Encode a prepared collection into `out/teacher`; a run that goes on does not encode what is there already.
+
+        Raises:
+            InputError: for a teacher with another tokenizer, lengths or prefixes than the collection's, or with another
+                similarity than the student's, whose margins would be of another scale.
+        """
+        teacher = BiEncoder.from_pretrained(model).to(device)
+        if teacher.similarity != similarity:
+            problem = f"the in-batch teacher {model} has {teacher.similarity} similarity, the model has {similarity}"
+            raise InputError(problem, do="use a teacher with the model's similarity")
+        say(f"in-batch teacher: {model}")
+        data.require(teacher)
+        folder = out / "teacher"
+        folder.mkdir(parents=True, exist_ok=True)
+        stores = {"queries": data.queries, "documents": data.documents}
+        return cls(*(_vectors(teacher, store, folder / f"{name}.bin", resume) for name, store in stores.items()))
+
+    def margins(self, queries: NDArray[np.int64], positives: NDArray[np.int64], negatives: NDArray[np.int64]) -> Tensor:
+        """How much more similar query i is to its positive than to document j, (B, 2B): positives, then negatives."""
+        q = torch.from_numpy(np.asarray(self._queries[queries], np.float32))
+        rows = np.concatenate([positives, negatives])
+        scores = q @ torch.from_numpy(np.asarray(self._documents[rows], np.float32)).T
+        return scores.diagonal()[:, None] - scores
+
+
+def _vectors(teacher: BiEncoder, store: TokenStore, file: Path, resume: bool) -> NDArray[Any]:
+    """A store's vectors, written block by block. The file's header says how many texts are done."""
+    header, shape = file.with_suffix(".json"), (len(store), teacher.dimension)
+    made = {"format": FORMAT, "teacher": teacher.fingerprint(), "texts": store.header["sha256"], "shape": list(shape)}
+    done = _done(file, header, made) if resume else 0
+    starts = range(done, len(store), TEXTS_AT_ONCE)
+    for start in track(starts, "encoding for the teacher", total=len(starts)):
+        rows = np.arange(start, min(start + TEXTS_AT_ONCE, len(store)))
+        with np.errstate(over="ignore"):
+            vectors = teacher.encode_tokens(store.take(rows)).astype(np.float16)
+        if not np.isfinite(vectors).all():
+            raise InputError("the in-batch teacher gives vectors that are not numbers", do="use another model")
+        append_array(file, start * teacher.dimension * BYTES, vectors)
+        write_header(header, {**made, "done": start + len(rows)})
+    return map_array(file, np.float16, shape)
+
+
+def _done(file: Path, header: Path, made: dict[str, Any]) -> int:
+    """How many texts have their vectors in the file already: 0 if it is damaged or was made in another way."""
+    try:
+        before = read_header(header, VectorsOnDisk, FORMAT, "it is made again")
+        done = before["done"]
+        map_array(file, np.float16, (done, made["shape"][1]), at_least=done < made["shape"][0])
+    except InputError:
+        return 0
+    return done if before == {**made, "done": done} else 0

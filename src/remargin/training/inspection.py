@@ -1,0 +1,158 @@
+"""One training instance, explained: what a batch asks of a query, its positive, and all negatives. The paper's table 2.
+
+For query i with positive i and negative j: relevance is sim(q_i, d_j), the target t_ij is (1 + sim(p_i, n_j)) / 2, and
+the instance's loss is (sim(q_i, p_i) - sim(q_i, n_j) - t_ij)², as in the paper's table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remargin.data.collection import open_source
+from remargin.data.training_data import TrainingData
+from remargin.errors import InputError
+from remargin.losses.inputs import Similarity
+from remargin.model.encoder import BiEncoder
+from remargin.training.batches import Batches
+from remargin.training.samplers import RandomSampler
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A text of the instance: its role, id and text, its relevance to the query, its target and its loss."""
+
+    role: str
+    id: str
+    text: str
+    relevance: float | None = None
+    target: float | None = None
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A query, its positive, and the negatives with the highest, a middle and the lowest target."""
+
+    query: Passage
+    positive: Passage
+    negatives: tuple[Passage, ...]
+    mean_target: float
+    mean_loss: float
+
+    @property
+    def passages(self) -> list[Passage]:
+        """All of them, the query first."""
+        return [self.query, self.positive, *self.negatives]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The numbers of one query of a batch, for every negative."""
+
+    positive_relevance: float
+    relevance: NDArray[np.float64]
+    targets: NDArray[np.float64]
+    losses: NDArray[np.float64]
+
+    def chosen(self, among: NDArray[np.bool_] | None = None) -> dict[str, int]:
+        """The negatives with the highest target, the one closest to the mean, and the lowest; of some, or of all."""
+        places = np.arange(len(self.targets)) if among is None else np.flatnonzero(among)
+        targets = self.targets[places]
+        found = {
+            "highest": targets.argmax(),
+            "middle": np.abs(targets - self.targets.mean()).argmin(),
+            "lowest": targets.argmin(),
+        }
+        return {role: int(places[place]) for role, place in found.items()}
+
+
+def explain(
+    query: NDArray[np.floating],
+    positive: NDArray[np.floating],
+    negatives: NDArray[np.floating],
+    similarity: Similarity = "cosine",
+) -> Explained:
+    """Relevance, targets and losses of one query, from the vectors of a batch.
+
+    >>> q, p, n = np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.array([[0.0, 1.0], [-1.0, 0.0]])
+    >>> found = explain(q, p, n)
+    >>> found.targets.tolist(), found.losses.tolist()
+    ([0.5, 0.0], [0.25, 4.0])
+    """
+    given = (np.asarray(vectors, np.float64) for vectors in (query, positive, negatives))
+    q, p, n = (_unit(vectors) if similarity == "cosine" else vectors for vectors in given)
+    relevance, targets = n @ q, (1 + n @ p) / 2
+    own = float(q @ p)
+    return Explained(own, relevance, targets, (own - relevance - targets) ** 2)
+
+
+def inspect(
+    model: BiEncoder, data: str | Path, query: str | None = None, batch: int = 0, batch_size: int = 64, seed: int = 0
+) -> Instance:
+    """Look at one query of a training batch, in random order, with a model as it is and the distributed target.
+
+    A query's positive may be the negative of another one: it is not shown as a negative, but the means have it, as the
+    loss has.
+
+    Args:
+        model: the encoder.
+        data: what `prepare` wrote, with triplets, by this model's tokenizer.
+        query: the id of a query of that batch; without, its first.
+        batch: the number of the batch, as `fit` with the same batch size and seed sees it.
+        batch_size: of that batch.
+        seed: of that batch.
+
+    Raises:
+        InputError: if the data are of another model, or the query is not in the batch.
+    """
+    training = TrainingData(data)
+    training.require(model)
+    batches = Batches(training, RandomSampler.of(training.triplets, batch_size, seed))
+    rows = batches.batch(batch)
+    queries, documents = training.queries.ids, training.documents.ids
+    place = _place([queries[row] for row in rows.queries.tolist()], query, batch)
+    of_queries, of_documents = (model.encode_tokens(tokens) for tokens in batches.tokens(rows))
+    positives, negatives = np.split(of_documents, 2)
+    found = explain(of_queries[place], positives[place], negatives, model.similarity)
+    id, own = queries[int(rows.queries[place])], documents[int(rows.positives[place])]
+    chosen = found.chosen(among=rows.negatives != rows.positives[place])  # which may be another's negative
+    names = {role: documents[int(rows.negatives[j])] for role, j in chosen.items()}
+    questions, passages = _texts(Path(data), {id}, {own, *names.values()})
+    shown = []
+    for role, j in chosen.items():
+        values = (float(of[j]) for of in (found.relevance, found.targets, found.losses))
+        shown.append(Passage(f"negative, {role} target", names[role], passages[names[role]], *values))
+    return Instance(
+        Passage("query", id, questions[id]),
+        Passage("positive", own, passages[own], found.positive_relevance),
+        tuple(shown),
+        float(found.targets.mean()),
+        float(found.losses.mean()),
+    )
+
+
+def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    lengths: NDArray[np.float64] = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-12)
+
+
+def _place(ids: list[str], query: str | None, batch: int) -> int:
+    if query is None:
+        return 0
+    if query not in ids:
+        problem = f"query {query!r} is not in batch {batch}"
+        raise InputError(problem, do=f"choose one that is, such as {ids[0]}, or another batch")
+    return ids.index(query)
+
+
+def _texts(data: Path, queries: set[str], documents: set[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The texts of a few queries and documents, without holding the whole collection."""
+    source = open_source(data)
+    return (
+        {item.id: item.text for item in source.queries() if item.id in queries},
+        {item.id: item.text for item in source.documents() if item.id in documents},
+    )

@@ -1,0 +1,184 @@
+"""Mined triplets: never a known positive, seeded, restartable."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remargin import BiEncoder, Collection, InputError
+from remargin.data.tables import Rejects
+from remargin.data.triplets import read_triplets
+from remargin.mining import negatives as mining
+from remargin.mining.negatives import MiningSettings, mine
+
+
+@pytest.fixture
+def collection() -> Collection:
+    words = ["margin", "query", "document", "value", "token", "model"]
+    documents = {f"d{i}": f"{words[i % 6]} {words[(i + 1) % 6]} text number {i}" for i in range(60)}
+    queries = {f"q{i}": f"{words[i % 6]} number {i}" for i in range(30)}
+    qrels = {f"q{i}": {f"d{i}": 1, f"d{i + 6}": 2, f"d{i + 1}": 0} for i in range(30)}
+    return Collection("made", "train", documents, queries, qrels)
+
+
+def triplets_in(path: Path) -> list[tuple[str, str, list[str]]]:
+    are_ids, triplets = read_triplets(path, Rejects(), ids=False)
+    assert are_ids
+    return [(t.query, t.positive, t.negatives) for t in triplets]
+
+
+@pytest.mark.parametrize("negatives", ["bm25", "random", "model"])
+def test_negatives_are_never_known_positives(
+    negatives: Any, collection: Collection, tiny_model: Any, tmp_path: Path
+) -> None:
+    model = BiEncoder.from_pretrained(tiny_model("bert")) if negatives == "model" else None
+    settings = MiningSettings(negatives, depth=25, triplets=3, per_triplet=2)
+    mined = mine(collection, tmp_path / "t.tsv", settings, model)
+    found = triplets_in(tmp_path / "t.tsv")
+    assert mined.triplets == len(found) == 30 * 2 * 3
+    assert {(query, positive) for query, positive, _ in found} == {
+        (query, document) for query, judged in collection.qrels.items() for document, grade in judged.items() if grade
+    }
+    for query, _, chosen in found:
+        assert len(set(chosen)) == 2
+        assert not {document for document, grade in collection.qrels[query].items() if grade} & set(chosen)
+    assert len({tuple(chosen) for _, _, chosen in found}) > 60
+
+
+def test_bm25_negatives_share_words_with_the_query(collection: Collection, tmp_path: Path) -> None:
+    mined = mine(collection, tmp_path / "t.tsv", MiningSettings(depth=5))
+    assert mined.filled_at_random == 0
+    for query, _, [negative] in triplets_in(tmp_path / "t.tsv"):
+        topic, _, number = collection.queries[query].split()
+        assert {topic, number} & set(collection.documents[negative].split())
+
+
+def test_what_the_ranking_lacks_is_drawn_at_random_and_counted(collection: Collection, tmp_path: Path) -> None:
+    collection.queries["q0"] = "zzz"
+    mined = mine(collection, tmp_path / "t.tsv")
+    assert mined.filled_at_random == 2
+
+
+def test_the_seed_decides(collection: Collection, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        mine(collection, tmp_path / f"{name}.tsv", MiningSettings(seed=seed))
+    first, again, other = ((tmp_path / f"{name}.tsv").read_bytes() for name in "abc")
+    assert first == again != other
+
+
+def test_a_stopped_run_goes_on_where_it_was(
+    collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 7)
+    mine(collection, tmp_path / "whole.tsv")
+    original, calls = mining._Candidates.triplets, []
+
+    def stop_at_third(self: Any, chunk: list[str], *rest: Any) -> Any:
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        calls.append(chunk)
+        return original(self, chunk, *rest)
+
+    monkeypatch.setattr(mining._Candidates, "triplets", stop_at_third)
+    with pytest.raises(KeyboardInterrupt):
+        mine(collection, tmp_path / "t.tsv")
+    assert not (tmp_path / "t.tsv").exists()
+    again: list[Any] = []
+    monkeypatch.setattr(
+        mining._Candidates, "triplets", lambda self, chunk, *rest: again.append(chunk) or original(self, chunk, *rest)
+    )
+    mine(collection, tmp_path / "t.tsv")
+    assert len(again) == 3  # of five
+    assert (tmp_path / "t.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.tsv", "whole.tsv"]
+
+
+def test_a_damaged_part_is_mined_again(collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 7)
+    mine(collection, tmp_path / "whole.tsv")
+    with monkeypatch.context() as stopped:
+        stopped.setattr(mining, "_join", lambda *given: pytest.fail("stopped"))
+        with pytest.raises(pytest.fail.Exception):
+            mine(collection, tmp_path / "t.tsv")
+    [parts] = tmp_path.glob(".t.tsv.*")
+    part = parts / "2.json"
+    changed = re.sub(r'"d\d+"', '"d999"', part.read_text(), count=1)
+    assert changed != part.read_text()
+    part.write_text(changed)
+    mine(collection, tmp_path / "t.tsv")
+    assert (tmp_path / "t.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+    assert not parts.exists()
+
+
+@pytest.mark.parametrize("other", ["model", "length", "positives", "texts"])
+def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
+    other: str, collection: Collection, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 7)
+    settings, model = MiningSettings("model", depth=5), BiEncoder.from_pretrained(tiny_model("bert"))
+    original, calls = mining._Candidates.triplets, []
+
+    def stop_at_third(self: Any, chunk: list[str], *rest: Any) -> Any:
+        calls.append(chunk)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(self, chunk, *rest)
+
+    monkeypatch.setattr(mining._Candidates, "triplets", stop_at_third)
+    with pytest.raises(KeyboardInterrupt):
+        mine(collection, tmp_path / "t.tsv", settings, model)
+    monkeypatch.setattr(mining._Candidates, "triplets", original)
+    if other == "model":
+        model = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
+    elif other == "length":
+        model.document_length = 4
+    elif other == "texts":
+        collection.documents["d3"] = collection.queries["q0"]
+    else:
+        collection.qrels["q0"] = {"d3": 1}
+    for name in ("t.tsv", "whole.tsv"):
+        mine(collection, tmp_path / name, settings, model)
+    assert (tmp_path / "t.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+
+
+def test_two_at_once_do_not_share_their_work(
+    collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = mining._Candidates.triplets
+
+    def second(self: Any, *arguments: Any) -> Any:
+        with pytest.raises(InputError, match="another process is writing it"):
+            mine(collection, tmp_path / "t.tsv")
+        return original(self, *arguments)
+
+    monkeypatch.setattr(mining._Candidates, "triplets", second)
+    assert mine(collection, tmp_path / "t.tsv").queries == 30
+
+
+def test_wrong_settings_are_one_clear_line(collection: Collection, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"t\.csv: the table to write is a \.tsv or \.tsv\.gz"):
+        mine(collection, tmp_path / "t.csv")
+    with pytest.raises(InputError, match="unknown negatives 'hard'; use bm25, random, model"):
+        MiningSettings("hard")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"seed is -1; it must be at least 0"):
+        MiningSettings(seed=-1)
+    with pytest.raises(InputError, match="depth must be at least 1"):
+        MiningSettings(depth=0)
+    with pytest.raises(InputError, match="negatives from a model need one; give --model"):
+        mine(collection, tmp_path / "t.tsv", MiningSettings("model"))
+    with pytest.raises(InputError, match="too few documents"):
+        mine(collection, tmp_path / "t.tsv", MiningSettings(per_triplet=60))
+    collection.qrels = {"q0": {"d0": 0}}
+    with pytest.raises(InputError, match="no relevant documents"):
+        mine(collection, tmp_path / "t.tsv")
+
+
+def test_a_query_is_not_its_own_negative(tmp_path: Path) -> None:
+    documents = {f"d{i}": f"duplicate question number {i % 3}" for i in range(6)}
+    qrels = {f"d{i}": {f"d{(i + 3) % 6}": 1} for i in range(6)}
+    collection = Collection("quora", "train", documents, dict(documents), qrels)
+    mine(collection, tmp_path / "t.tsv", MiningSettings(depth=6, triplets=10))
+    assert all(query not in negatives for query, _, negatives in triplets_in(tmp_path / "t.tsv"))

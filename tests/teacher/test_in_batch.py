@@ -1,0 +1,162 @@
+"""TAS-B's second teacher: margins of all pairs against its own similarities, kept vectors, and a run with it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from remargin import BiEncoder, InputError, fit
+from remargin.data.prepare import prepare
+from remargin.data.training_data import TrainingData
+from remargin.files.arrays import append_array
+from remargin.files.headers import read_header, write_header
+from remargin.losses.inputs import Similarity
+from remargin.losses.teacher import DualTeacherLoss
+from remargin.model.tokenizer import TextSettings, Tokens
+from remargin.teacher import in_batch as in_batch_teacher
+from remargin.teacher.in_batch import FORMAT, InBatchTeacher
+from remargin.training.settings import fit_settings
+
+from .conftest import random_batches, silent
+
+
+@pytest.fixture
+def scored(tiny_model: Any, tmp_path: Path) -> Path:
+    rows = [f"query {i}\ta text about {i}\tother words {i}\t{i % 5}.5\t{i % 3}.25" for i in range(12)]
+    table = ["query\tpositive\tnegative\tpositive_score\tnegative_score", *rows]
+    (tmp_path / "triplets.tsv").write_text("\n".join(table) + "\n")
+    prepare(None, tiny_model(), tmp_path / "data", tmp_path / "triplets.tsv", TextSettings(30, 64))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def teacher(tiny_model: Any, tmp_path: Path) -> BiEncoder:
+    model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
+    model.save(tmp_path / "model")
+    return model
+
+
+def load(scored: Path, out: Path, resume: bool = False, similarity: Similarity = "cosine") -> InBatchTeacher:
+    model, device = scored.parent / "model", torch.device("cpu")
+    return InBatchTeacher.load(model, TrainingData(scored), similarity, out, device, resume, silent)
+
+
+def test_margins_are_the_teachers_similarities(teacher: BiEncoder, scored: Path, tmp_path: Path) -> None:
+    data = random_batches(scored, 5)
+    batch = data.batch(0)
+    found = load(scored, tmp_path / "run").margins(batch.queries, batch.positives, batch.negatives)
+    assert found.shape == (5, 10)
+    queries, documents = (teacher.encode_tokens(tokens) for tokens in data.tokens(batch))
+    for i in range(5):
+        for j in range(10):  # positives, then negatives
+            wanted = float(queries[i] @ documents[i] - queries[i] @ documents[j])
+            assert float(found[i, j]) == pytest.approx(wanted, abs=2e-3)  # the vectors are kept in float16
+
+
+def test_a_teacher_with_another_similarity_is_refused(teacher: BiEncoder, scored: Path, tmp_path: Path) -> None:
+    teacher.similarity = "dot"
+    teacher.save(tmp_path / "dot")
+    student = BiEncoder.from_pretrained(tmp_path / "model")
+    chosen = fit_settings(target="teacher", in_batch=True, in_batch_teacher=str(tmp_path / "dot"))
+    with pytest.raises(InputError, match=r"dot has dot similarity, the model has cosine; use a teacher with"):
+        fit(student, scored, tmp_path / "run", settings=chosen, say=silent)
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts were encoded, block by block."""
+    counts: list[int] = []
+    original = BiEncoder.encode_tokens
+
+    def counting(self: BiEncoder, tokens: Tokens) -> NDArray[np.float32]:
+        counts.append(len(tokens.lengths))
+        return original(self, tokens)
+
+    monkeypatch.setattr(BiEncoder, "encode_tokens", counting)
+    return counts
+
+
+def stopped_at(block: int) -> Callable[..., None]:
+    """Writes blocks, but not the one of that number, from 1."""
+    blocks = itertools.count(1)
+
+    def append(*arguments: Any) -> None:
+        if next(blocks) == block:
+            raise KeyboardInterrupt
+        append_array(*arguments)
+
+    return append
+
+
+def test_killed_while_encoding_it_goes_on(
+    teacher: BiEncoder, scored: Path, tmp_path: Path, encoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_batch_teacher, "TEXTS_AT_ONCE", 5)
+    load(scored, tmp_path / "whole")
+    assert encoded == [5, 5, 2, 5, 5, 5, 5, 4]
+    encoded.clear()
+    with monkeypatch.context() as killed:
+        killed.setattr(in_batch_teacher, "append_array", stopped_at(6))
+        with pytest.raises(KeyboardInterrupt):
+            load(scored, tmp_path / "run")
+    encoded.clear()
+    load(scored, tmp_path / "run", resume=True)
+    assert encoded == [5, 5, 4]
+    for name in ("queries.bin", "documents.bin"):
+        one, other = (tmp_path / run / "teacher" / name for run in ("run", "whole"))
+        assert one.read_bytes() == other.read_bytes()
+    encoded.clear()
+    load(scored, tmp_path / "run", resume=True)
+    assert not encoded
+    load(scored, tmp_path / "run")
+    assert len(encoded) == 8  # a new run reads nothing old
+
+
+@pytest.mark.parametrize("change", ["junk", "cut", "missing", "header", "model", "texts"])
+def test_vectors_that_do_not_fit_are_made_again(
+    change: str, teacher: BiEncoder, scored: Path, tmp_path: Path, encoded: list[int]
+) -> None:
+    load(scored, tmp_path / "run")
+    folder = tmp_path / "run" / "teacher"
+    file, header = folder / "documents.bin", folder / "documents.json"
+    if change == "junk":
+        file.write_bytes(b"junk")
+    if change == "cut":
+        file.write_bytes(file.read_bytes()[:-1])
+    if change == "missing":
+        file.unlink()
+    if change == "header":
+        header.write_text(header.read_text().replace('"done": 24', '"done": 23'))
+    if change == "model":
+        with torch.no_grad():
+            next(teacher.parameters()).mul_(1.5)
+        teacher.save(tmp_path / "model", overwrite=True)
+    if change == "texts":
+        write_header(header, {**read_header(header, dict, FORMAT, ""), "texts": {"tokens.bin": "of others"}})
+    encoded.clear()
+    load(scored, tmp_path / "run", resume=True)
+    assert encoded == ([12, 24] if change == "model" else [24])
+    load(scored, tmp_path / "new")
+    assert file.read_bytes() == (tmp_path / "new" / "teacher" / file.name).read_bytes()
+
+
+def test_a_run_learns_from_both(teacher: BiEncoder, scored: Path, tmp_path: Path) -> None:
+    chosen = fit_settings(
+        steps=3, batch_size=4, target="teacher", in_batch=True, in_batch_teacher=str(tmp_path / "model")
+    )
+    lines: list[str] = []
+    assert fit(teacher, scored, tmp_path / "run", settings=chosen, say=lines.append).triplets == 12
+    assert any(line.startswith("in-batch teacher: ") for line in lines)
+    with pytest.raises(InputError, match="go together"):
+        fit_settings(target="teacher", in_batch=True)
+    with pytest.raises(InputError, match="go together"):
+        fit_settings(in_batch_teacher="x")
+    with pytest.raises(InputError, match="dual supervision needs a second teacher"):
+        fit(teacher, scored, tmp_path / "one", DualTeacherLoss(), fit_settings(steps=1, batch_size=4), say=silent)

@@ -1,0 +1,110 @@
+"""inspect: a batch computed by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from remargin import BiEncoder, Collection, InputError
+from remargin.cli import app
+from remargin.data.prepare import prepare
+from remargin.data.training_data import TrainingData
+from remargin.mining.negatives import MiningSettings, mine
+from remargin.model.tokenizer import TextSettings
+from remargin.training.batches import Batches
+from remargin.training.inspection import explain, inspect
+from remargin.training.samplers import RandomSampler
+
+
+def test_by_hand() -> None:
+    """q at 0°, its positive at 60°, negatives at 90°, 120° and 180°."""
+    angles = np.radians([90, 120, 180])
+    negatives = 3 * np.stack([np.cos(angles), np.sin(angles)], 1)  # their length does not matter
+    found = explain(np.array([2.0, 0.0]), np.array([np.cos(np.pi / 3), np.sin(np.pi / 3)]), negatives)
+    assert found.positive_relevance == pytest.approx(0.5)
+    assert found.relevance == pytest.approx([0.0, -0.5, -1.0])
+    third = (1 + 3**0.5 / 2) / 2
+    assert found.targets == pytest.approx([third, 0.75, 0.25])
+    assert found.losses == pytest.approx([(0.5 - third) ** 2, (1.0 - 0.75) ** 2, (1.5 - 0.25) ** 2])
+    assert found.chosen() == {"highest": 0, "middle": 1, "lowest": 2}  # the mean is 0.64
+    assert found.chosen(np.array([False, True, True])) == {"highest": 1, "middle": 1, "lowest": 2}
+
+
+def test_with_dot_products_lengths_matter() -> None:
+    found = explain(np.array([2.0, 0.0]), np.array([1.0, 1.0]), np.array([[0.0, 3.0], [1.0, 0.0]]), "dot")
+    assert found.positive_relevance == 2.0
+    assert found.relevance.tolist() == [0.0, 2.0]
+    assert found.targets.tolist() == [2.0, 1.0]
+    assert found.losses.tolist() == [0.0, 1.0]
+
+
+@pytest.fixture
+def prepared(tiny_model: Any, tmp_path: Path) -> Path:
+    train = Collection.load("docstrings:json,csv,textwrap", "train")
+    mine(train, tmp_path / "triplets.tsv", MiningSettings(triplets=2))
+    lengths = TextSettings(30, 64)
+    prepare("docstrings:json,csv,textwrap", tiny_model(), tmp_path / "data", tmp_path / "triplets.tsv", lengths)
+    return tmp_path / "data"
+
+
+def test_it_is_the_batch_that_training_sees(tiny_model: Any, prepared: Path) -> None:
+    model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
+    store = TrainingData(prepared)
+    rows = Batches(store, RandomSampler.of(store.triplets, 8, 3)).batch(2)
+    place = 5
+    query = store.queries.ids[int(rows.queries[place])]
+    first = [store.queries.ids[int(row)] for row in rows.queries].index(query)
+    found = inspect(model, prepared, query, batch=2, batch_size=8, seed=3)
+    texts = Collection.load(prepared, "train")
+    assert found.query.text == texts.queries[query]
+    assert found.positive.id == store.documents.ids[int(rows.positives[first])]
+    q = model.encode_queries([texts.queries[query]])[0]
+    p = model.encode_documents([texts.documents[found.positive.id]])[0]
+    assert found.positive.relevance == pytest.approx(float(q @ p), abs=1e-5)
+    ids = [store.documents.ids[int(row)] for row in rows.negatives]
+    vectors = model.encode_documents([texts.documents[id] for id in ids])
+    targets = (1 + vectors @ p) / 2
+    for shown in found.negatives:
+        assert shown.text == texts.documents[shown.id]
+        place = ids.index(shown.id)
+        assert shown.target == pytest.approx(float(targets[place]), abs=1e-5)
+        assert shown.relevance == pytest.approx(float(q @ vectors[place]), abs=1e-5)
+        wanted = (float(q @ p) - float(q @ vectors[place]) - float(targets[place])) ** 2
+        assert shown.loss == pytest.approx(wanted, abs=1e-5)
+    by_target = [shown.target or 0.0 for shown in found.negatives]
+    assert by_target == [pytest.approx(targets.max(), abs=1e-5), by_target[1], pytest.approx(targets.min(), abs=1e-5)]
+    assert found.mean_target == pytest.approx(float(targets.mean()), abs=1e-5)
+
+
+def test_a_querys_positive_is_not_shown_as_its_negative(tiny_model: Any, tmp_path: Path) -> None:
+    """Though another query of the batch has it as one, with the highest target that there is."""
+    triplets = ("how to sort\tkeep them in order\tread a file", "how to read\tread a file\tkeep them in order")
+    (tmp_path / "triplets.tsv").write_text("\n".join(triplets) + "\n")
+    prepare(None, tiny_model(), tmp_path / "data", tmp_path / "triplets.tsv", TextSettings(30, 64))
+    found = inspect(BiEncoder.from_pretrained(tiny_model()), tmp_path / "data", batch_size=2)
+    assert {passage.text for passage in found.negatives} == {
+        "read a file" if found.positive.text == "keep them in order" else "keep them in order"
+    }
+
+
+def test_a_query_that_is_not_in_the_batch(tiny_model: Any, prepared: Path) -> None:
+    model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
+    with pytest.raises(InputError, match=r"query 'nobody' is not in batch 0; choose one that is, such as \w+"):
+        inspect(model, prepared, "nobody", batch_size=4)
+
+
+def test_from_the_command_line(tiny_model: Any, prepared: Path) -> None:
+    folder = prepared.parent / "model"
+    model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
+    model.save(folder)
+    found = inspect(model, prepared, batch=1, batch_size=4)
+    arguments = ["inspect", "--data", str(prepared), "--model", str(folder), "--batch", "1", "--batch-size", "4"]
+    output = CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+    assert f"query {found.query.id}, batch 1" in output
+    for passage in found.negatives:
+        (line,) = (line for line in output.splitlines() if line.startswith(passage.role))
+        assert line.split()[-3:] == [f"{passage.relevance:.3f}", f"{passage.target:.3f}", f"{passage.loss:.3f}"]
