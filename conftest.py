@@ -18,7 +18,9 @@ import pytest
 
 # The GPU's kernels can only be imported where Triton is.
 collect_ignore = (
-    [] if importlib.util.find_spec("triton") else [str(path) for path in Path("src/remargin/kernels").glob("*.py")]
+    []
+    if importlib.util.find_spec("triton")
+    else [str(path) for path in Path("src/remargin/model/kernels").glob("*.py")]
 )
 
 hypothesis.settings.register_profile("remargin", deadline=None)  # a busy machine is no failure

@@ -3,7 +3,7 @@
     python benchmarks/losses.py            # on a GPU if there is one, else on the CPU
 
 Prints Markdown: forward and backward, best of several, all in one run. The two paths compute the same loss
-(tests/test_losses.py), so `direct / moments` above 1 is a pure gain.
+(tests/losses/test_losses.py), so `direct / moments` above 1 is a pure gain.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unittest import mock
 
 import torch
 
-from remargin import losses
+from remargin.losses import margin as losses
 from remargin.losses.margin import MarginLoss
 
 SIZES = [(128, 384), (384, 384), (768, 384), (1536, 384), (768, 768), (1536, 768), (3072, 768), (6144, 768)]

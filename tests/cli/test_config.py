@@ -95,7 +95,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_the_example_configs_are_valid() -> None:
-    examples = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+    examples = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
     assert examples
     for example in examples:
         verb = example.read_text().partition("# remargin ")[2].partition(" --config")[0]

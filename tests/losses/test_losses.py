@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from remargin import losses
+from remargin.losses import margin as losses
 from remargin.losses.contrastive import ContrastiveLoss
 from remargin.losses.margin import MarginLoss
 from remargin.losses.teacher import DualTeacherLoss

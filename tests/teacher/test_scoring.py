@@ -131,7 +131,7 @@ KILLED = """
 import sys, time
 from remargin.teacher import scoring as teaching
 from remargin.model.cross_encoder import CrossEncoder
-from tests.test_teaching import made_up
+from tests.teacher.test_scoring import made_up
 teaching.PAIRS_AT_ONCE = 16
 teacher = CrossEncoder.from_pretrained(sys.argv[1])
 original = teacher.score_blocks
@@ -149,7 +149,7 @@ def test_killed_in_the_middle_it_ends_in_the_same_bytes(
 ) -> None:
     triplets, out = mined(tmp_path / "t.tsv"), tmp_path / "s.tsv"
     command = [sys.executable, "-c", KILLED, str(teacher_folder), str(triplets), str(out)]
-    process = subprocess.Popen(command, cwd=Path(__file__).parents[1])
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2])
     while process.poll() is None:
         if len(list(tmp_path.glob(".s.tsv.*/*.json"))) >= 3:
             os.kill(process.pid, signal.SIGKILL)
