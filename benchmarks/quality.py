@@ -20,10 +20,10 @@ import torch
 
 from remargin import BiEncoder, Collection, fit
 from remargin.data.prepare import prepare
-from remargin.experiments.full_ranking import FullRanking
-from remargin.experiments.hardware import hardware
 from remargin.mining.negatives import MiningSettings, mine
 from remargin.model.tokenizer import TextSettings
+from remargin.study.full_ranking import FullRanking
+from remargin.study.hardware import hardware
 from remargin.training.settings import fit_settings
 from remargin.training.validation import Validator
 

@@ -12,12 +12,12 @@ from collections import Counter
 from itertools import chain
 from pathlib import Path
 
-from remargin.experiments.claim import FAILS, HOLDS, OPEN
-from remargin.experiments.claims import CLAIMS
-from remargin.experiments.outcome import read_numbers
-from remargin.experiments.reproduce import CLAIMS_FOLDER
+from remargin.paper.claims.claim import FAILS, HOLDS, OPEN
+from remargin.paper.claims.table import CLAIMS
+from remargin.paper.running import CLAIMS as CLAIMS_FOLDER
 from remargin.report.sections import FILE, Section
 from remargin.report.tables import Block, Cell, Table
+from remargin.study.outcome import read_numbers
 
 ROOT = Path(__file__).parent.parent
 NOT_TRAINED = "–"

@@ -1,14 +1,17 @@
-"""Runs the command line in this process."""
+"""The command line in this process, and one small study of everything."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from remargin.cli import main
+
+from .small_study import DATA, OTHER, PLAN, Open, silent
 
 
 class Result(NamedTuple):
@@ -31,3 +34,34 @@ def remargin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         return Result(0, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def open_study(tiny_model: Any) -> Open:
+    from remargin.paper.released import released_loss
+    from remargin.study.study import Study
+
+    def get(out: Path, **changed: Any) -> Study:
+        given: dict[str, Any] = {
+            "data": DATA,
+            "models": {"tiny": str(tiny_model())},
+            "plan": PLAN,
+            "zero_shot": [OTHER],
+            "also_test": [OTHER],
+            "say": silent,
+            "make_loss": released_loss,
+        }
+        return Study(out, **(given | changed))
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def study_folder(tmp_path_factory: pytest.TempPathFactory, open_study: Open) -> Path:
+    """Every experiment, on a backbone that knows next to nothing."""
+    from remargin.paper.experiments import EXPERIMENTS
+    from remargin.paper.running import run_experiments
+
+    out = tmp_path_factory.mktemp("study") / "out"
+    run_experiments(open_study(out), list(EXPERIMENTS))
+    return out

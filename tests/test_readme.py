@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from remargin.experiments.outcome import read_numbers
+from remargin.study.outcome import read_numbers
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

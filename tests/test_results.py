@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from remargin.experiments.claims import claims
-from remargin.experiments.outcome import NUMBERS, Outcome, all_numbers, read_numbers
-from remargin.experiments.reproduce import CLAIMS_FOLDER, EXPERIMENTS, sections_of
-from remargin.experiments.study import Study
+from remargin.paper.claims.table import claims
+from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.running import CLAIMS as CLAIMS_FOLDER
+from remargin.paper.running import sections_of
 from remargin.report.page import write_page
 from remargin.report.sections import FILE, Section
+from remargin.study.outcome import NUMBERS, Outcome, all_numbers, read_numbers
+from remargin.study.results import Results
 
 STUDIES = sorted((Path(__file__).parent.parent / "results" / "paper").iterdir())
 PUBLISHED = [(study, name) for study in STUDIES for name in EXPERIMENTS if (study / name / FILE).exists()]
@@ -39,14 +41,14 @@ def test_there_are_studies() -> None:
 
 @pytest.mark.parametrize(("study", "name"), PUBLISHED, ids=lambda value: getattr(value, "name", value))
 def test_every_published_cell_follows_from_the_scores(study: Path, name: str) -> None:
-    same(EXPERIMENTS[name](Study(study, say=silent)), study / name)
+    same(EXPERIMENTS[name].draw(Results.open(study, say=silent)), study / name)
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_so_do_the_verdicts_and_the_page(study: Path, tmp_path: Path) -> None:
     numbers = {name: found for name, found in all_numbers(study).items() if name in EXPERIMENTS}
     same(claims(numbers), study / CLAIMS_FOLDER)
-    title = f"{Study(study, say=silent).name}: the paper's experiments"
+    title = f"{Results.open(study, say=silent).name}: the paper's experiments"
     write_page(tmp_path / "report.html", sections_of(study), title)
     assert (tmp_path / "report.html").read_text() == (study / "report.html").read_text()
     assert "<script src" not in (study / "report.html").read_text()

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from remargin.losses.margin import MarginLoss
     from remargin.mining.negatives import mine
     from remargin.model.encoder import BiEncoder
+    from remargin.paper.benchmarking import benchmark
+    from remargin.paper.running import planned, reproduce
     from remargin.retrieval.search import search
+    from remargin.study.sweeping import sweep
     from remargin.training.loop import fit
     from remargin.training.settings import FitSettings, fit_settings
     from remargin.training.validation import Validator
@@ -41,13 +44,17 @@ _HOMES = {
     "Run": "remargin.evaluation.runs",
     "Triplets": "remargin.data.triplets",
     "Validator": "remargin.training.validation",
+    "benchmark": "remargin.paper.benchmarking",
     "compare": "remargin.evaluation.comparison",
     "evaluate": "remargin.evaluation.measures",
     "fit": "remargin.training.loop",
     "fit_settings": "remargin.training.settings",
     "mine": "remargin.mining.negatives",
+    "planned": "remargin.paper.running",
     "prepare": "remargin.data.prepare",
+    "reproduce": "remargin.paper.running",
     "search": "remargin.retrieval.search",
+    "sweep": "remargin.study.sweeping",
 }
 
 __all__ = [
@@ -60,13 +67,17 @@ __all__ = [
     "Run",
     "Triplets",
     "Validator",
+    "benchmark",
     "compare",
     "evaluate",
     "fit",
     "fit_settings",
     "mine",
+    "planned",
     "prepare",
+    "reproduce",
     "search",
+    "sweep",
 ]
 
 

@@ -44,8 +44,8 @@ def test_settings_with_several_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verb", "text", "expected"),
     [
-        ("reproduce zero-shot", "model: [a, b=c]\nzero-shot: [x, y]", {"model": ["a", "b=c"], "zero_shot": ["x", "y"]}),
-        ("reproduce zero-shot", "zero-shot: x\nbound: 0.1", {"zero_shot": ["x"], "bound": 0.1}),
+        ("reproduce", "model: [a, b=c]\nzero-shot: [x, y]", {"model": ["a", "b=c"], "zero_shot": ["x", "y"]}),
+        ("benchmark", "data: x\nbound: 0.1", {"data": ["x"], "bound": 0.1}),
         ("fuse", "runs: [a, b]\ntune: [c, d]\ndata: x", {"runs": ["a", "b"], "tune": ["c", "d"], "data": "x"}),
         ("fit", "loggers: a.B name=x\nsteps: 3", {"loggers": ["a.B name=x"], "steps": 3}),
     ],

@@ -1,4 +1,4 @@
-"""reproduce as a user runs it."""
+"""benchmark, reproduce and sweep as a user runs them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def beir(tmp_path: Path) -> Path:
     return folder
 
 
-def test_zero_shot_prints_the_table_and_writes_it(remargin: Any, tiny_model: Any, beir: Path, tmp_path: Path) -> None:
+def test_benchmark_prints_the_table_and_writes_it(remargin: Any, tiny_model: Any, beir: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = ["reproduce", "zero-shot", "--model", f"before={tiny_model()}", f"after={tiny_model('distilbert')}"]
-    result = remargin(*command, "--zero-shot", beir, f"same={beir}", "--out", out, "--no-bm25")
+    command = ["benchmark", "--model", f"before={tiny_model()}", f"after={tiny_model('distilbert')}"]
+    result = remargin(*command, "--data", beir, f"same={beir}", "--out", out, "--no-bm25")
     assert result.returncode == 0, result.stderr
     lines = [line.split() for line in result.stdout.splitlines()]
     assert lines[2] == ["system", "SCF", "same", "in-domain", "mean"]
@@ -36,32 +36,32 @@ def test_zero_shot_prints_the_table_and_writes_it(remargin: Any, tiny_model: Any
     assert result.stdout.endswith(f"wrote {out}\n")
     assert result.stderr.count("nDCG@10") == 4
     assert "published (BEIR leaderboard)" in (out / "tables.md").read_text()
-    again = remargin(*command, "--zero-shot", beir, f"same={beir}", "--out", out, "--no-bm25")
+    again = remargin(*command, "--data", beir, f"same={beir}", "--out", out, "--no-bm25")
     assert (again.stdout, again.stderr) == (result.stdout, "")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "./nowhere", "--zero-shot", "BEIR"], "nowhere: no such folder"),
-        (["--model", "a=x", "a=y", "--zero-shot", "BEIR"], "two models are called 'a'"),
-        (["--model", "x/m", "y/m", "--zero-shot", "BEIR"], "two models are called 'm'"),
-        (["--model", "BM25=x", "--zero-shot", "BEIR"], "two systems are called 'BM25'"),
-        (["--model", "best=x", "--zero-shot", "BEIR"], "a system cannot be called 'best'"),
-        (["--model", "a=", "--zero-shot", "BEIR"], "nothing after the ="),
-        (["--zero-shot", "BEIR", "nowhere"], "nowhere: no such folder"),
-        (["--zero-shot", "BEIR", "BEIR"], "two collections are called 'SCF'"),
-        (["--zero-shot", "BEIR", "--in-domain", "BEIR"], "two collections are called 'SCF'"),
-        (["--zero-shot", "BEIR", "--no-bm25"], "no system to measure"),
-        (["--zero-shot", "BEIR", "--reference", "ColBERT"], "1 columns in common with ColBERT"),
-        (["--zero-shot", "BEIR", "--reference", "GPT"], "no published row 'GPT'"),
-        (["--zero-shot", "BEIR", "--measure", "nDCG@ten"], "unknown measure"),
-        (["--zero-shot", "BEIR", "--bound", "-1"], "a bound of -1"),
+        (["--model", "./nowhere", "--data", "BEIR"], "nowhere: no such folder"),
+        (["--model", "a=x", "a=y", "--data", "BEIR"], "two models are called 'a'"),
+        (["--model", "x/m", "y/m", "--data", "BEIR"], "two models are called 'm'"),
+        (["--model", "BM25=x", "--data", "BEIR"], "two systems are called 'BM25'"),
+        (["--model", "best=x", "--data", "BEIR"], "a system cannot be called 'best'"),
+        (["--model", "a=", "--data", "BEIR"], "nothing after the ="),
+        (["--data", "BEIR", "nowhere"], "nowhere: no such folder"),
+        (["--data", "BEIR", "BEIR"], "two collections are called 'SCF'"),
+        (["--data", "BEIR", "--in-domain", "BEIR"], "two collections are called 'SCF'"),
+        (["--data", "BEIR", "--no-bm25"], "no system to measure"),
+        (["--data", "BEIR", "--reference", "ColBERT"], "1 columns in common with ColBERT"),
+        (["--data", "BEIR", "--reference", "GPT"], "no published row 'GPT'"),
+        (["--data", "BEIR", "--measure", "nDCG@ten"], "unknown measure"),
+        (["--data", "BEIR", "--bound", "-1"], "a bound of -1"),
     ],
 )
 def test_bad_input_is_one_line(remargin: Any, beir: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
     given = [str(beir) if argument == "BEIR" else argument for argument in arguments]
-    result = remargin("reproduce", "zero-shot", *given, "--out", tmp_path / "out")
+    result = remargin("benchmark", *given, "--out", tmp_path / "out")
     assert result.returncode == 2
     assert result.stdout == ""
     assert message in result.stderr

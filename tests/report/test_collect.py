@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from remargin.errors import InputError
-from remargin.experiments.reproduce import CLAIMS_FOLDER, EXPERIMENTS
+from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.running import CLAIMS as CLAIMS_FOLDER
 from remargin.report.collect import sections_in, studies_in
-from remargin.report.sections import PAPERS_ORDER, Section
+from remargin.report.sections import Section
 
 from .conftest import REPORT, made_up
 
@@ -41,12 +42,16 @@ def test_nothing_to_report(tmp_path: Path) -> None:
 
 
 def test_studies_come_in_the_papers_order_and_by_name_where_there_are_several(tmp_path: Path) -> None:
-    assert (*EXPERIMENTS, CLAIMS_FOLDER) == PAPERS_ORDER
+    order = [*EXPERIMENTS, CLAIMS_FOLDER]
     for study in ("faq", "wiki"):
         for name in ("claims", "baselines", "variants"):
             Section(name, name.title()).save(tmp_path / study / name)
         (tmp_path / study / "study.json").touch()
-    assert [section.title for section in sections_in(tmp_path / "faq")] == ["Variants", "Baselines", "Claims"]
+    assert [section.title for section in sections_in(tmp_path / "faq", order=order)] == [
+        "Variants",
+        "Baselines",
+        "Claims",
+    ]
     assert len(studies_in(tmp_path)) == 2
-    titles = [section.title for section in sections_in(tmp_path, named=True)]
+    titles = [section.title for section in sections_in(tmp_path, named=True, order=order)]
     assert titles == [f"{study}: {name}" for study in ("faq", "wiki") for name in ("Variants", "Baselines", "Claims")]

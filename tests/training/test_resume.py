@@ -21,10 +21,10 @@ import safetensors.torch
 import torch
 
 from remargin import BiEncoder, ContrastiveLoss, InputError, MarginLoss
-from remargin.experiments.targets import TargetLog, read_targets
 from remargin.files.headers import read_header, write_header
 from remargin.files.ledger import Ledger
 from remargin.model.checkpoint import FORMAT, Progress, load_checkpoint, save_checkpoint
+from remargin.study.targets import TargetLog, read_targets
 from remargin.training import log, loop
 from remargin.training.loop import fit
 from remargin.training.optimiser import make_optimiser

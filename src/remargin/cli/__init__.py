@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from remargin import __version__
 from remargin.cli import (
     ask,
+    benchmark,
     compare,
     demo,
     fit,
@@ -57,7 +58,8 @@ app.command("rerank")(search.rerank)
 app.command("fuse", cls=ManyValues)(fuse.fuse)
 app.command("evaluate", cls=ManyValues)(search.evaluate)
 app.command("compare", cls=ManyValues)(compare.compare)
-app.add_typer(reproduce.app, name="reproduce")
+app.command("reproduce", cls=ManyValues)(reproduce.reproduce)
+app.command("benchmark", cls=ManyValues)(benchmark.benchmark)
 app.command("report")(report.report)
 app.command("inspect")(inspect.inspect)
 app.command("sweep", cls=ManyValues)(sweep.sweep)

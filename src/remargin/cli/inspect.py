@@ -20,7 +20,7 @@ def inspect(
     config: Config = None,
 ) -> None:
     """Show a query of a batch, its positive, and the negatives with the highest, a middle and the lowest target."""
-    from remargin.experiments.instance import LONGEST, instance_table
+    from remargin.paper.instance import LONGEST, instance_table
     from remargin.training.inspection import inspect as look
 
     found = look(load_encoder(model), data, query, batch, batch_size, seed)

@@ -15,7 +15,6 @@ from typer.core import TyperCommand
 
 from remargin.cli.config import read_config
 from remargin.errors import InputError
-from remargin.files.atomic import is_scratch, resolved
 from remargin.progress import tell
 
 if TYPE_CHECKING:
@@ -80,15 +79,22 @@ def is_typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def require_ours(out: Path) -> None:
-    """Refuse a folder for a study that has files in it, unless they are those of a study."""
-    if resolved(out).exists() and not out.is_dir():
-        raise InputError("is not a folder", file=out, do="choose another place")
-    ours = [out / "study.json", out / "loss-geometry" / "section.json"]
-    if not out.exists() or any(path.exists() for path in ours):
-        return
-    if any(path.name != "loss-geometry" and not is_scratch(path) for path in out.iterdir()):  # one that was stopped
-        raise InputError("has other files in it", file=out, do="choose another place")
+def model_names(given: list[str]) -> dict[str, str]:
+    """Models by the names of their rows: NAME=PATH, or just PATH, whose last part is then the name.
+
+    >>> model_names(["before=models/minilm", "intfloat/e5-base"])
+    {'before': 'models/minilm', 'e5-base': 'intfloat/e5-base'}
+    """
+    from remargin.study.columns import split_name
+
+    models: dict[str, str] = {}
+    for text in given:
+        name, value = split_name(text)
+        name = name or Path(value).absolute().name
+        if name in models:
+            raise InputError(f"two models are called {name!r}", do="name them apart: --model NAME=PATH NAME=PATH")
+        models[name] = value
+    return models
 
 
 def measure_names(given: list[str] | None, default: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tables on the screen."""
+"""Tables and progress messages on the screen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import shutil
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from remargin.progress import tell
 
 if TYPE_CHECKING:
     from remargin.report.tables import Table
@@ -20,3 +22,8 @@ def print_tables(tables: Iterable[Table]) -> None:
     """Print tables with an empty line between them: on a terminal styled and of its width, elsewhere as plain text."""
     width = screen_width()
     print("\n".join(table.terminal(width, styled=width is not None) for table in tables), end="")
+
+
+def say(line: str) -> None:
+    """Show a progress message, on standard error."""
+    tell(line, error=True)

@@ -7,56 +7,34 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Threads, require_ours
-from remargin.cli.screen import print_tables
-from remargin.errors import InputError
+from remargin.cli.options import Config, Threads
+from remargin.cli.screen import print_tables, say
 from remargin.progress import tell
 
 
 def sweep(
-    data: Annotated[str, typer.Option(help="The collection: needs train, dev and test queries.")],
-    model: Annotated[str, typer.Option(help="The encoder to start from: a folder or a Hugging Face name.")],
-    out: Annotated[Path, typer.Option(help="The folder; one that was stopped goes on where it was.")],
+    data: Annotated[str, typer.Option(help="Collection with train, dev and test queries.")],
+    model: Annotated[str, typer.Option(help="Encoder to start from: a folder or a Hugging Face name.")],
+    out: Annotated[Path, typer.Option(help="Folder for the results. An interrupted sweep resumes.")],
     parameter: Annotated[str, typer.Option(help="margin (static targets) or temperature (contrastive).")] = "margin",
     values: Annotated[
-        list[float] | None, typer.Option(help="The grid; without, the paper's 0, 0.1, ... 1. It may grow later.")
+        list[float] | None, typer.Option(help="Grid of values; the paper's 0, 0.1, ... 1 if not given. It may grow.")
     ] = None,
-    in_batch: Annotated[bool, typer.Option(help="With in-batch negatives.")] = False,
-    run_triplets: Annotated[int, typer.Option(help="Triplets that each run sees, the same for all.")] = 25_600,
+    in_batch: Annotated[bool, typer.Option(help="Use in-batch negatives.")] = False,
+    run_triplets: Annotated[int, typer.Option(help="Triplets that each training run sees.")] = 25_600,
     batch_size: Annotated[int, typer.Option(help="Triplets in a batch.")] = 128,
-    learning_rate: Annotated[float, typer.Option(help="At its highest.")] = 1e-4,
-    triplets: Annotated[Path | None, typer.Option(help="Triplets of ids; without, BM25's negatives.")] = None,
-    seed: Annotated[int, typer.Option(help="For everything that is random.")] = 0,
+    learning_rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-4,
+    triplets: Annotated[Path | None, typer.Option(help="Triplets of ids; BM25's negatives if not given.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Train with each value on the same triplets, and choose on dev. What it costs is counted."""
-    from remargin.experiments.plan import Plan
-    from remargin.experiments.study import Study
-    from remargin.experiments.sweeping import PARAMETERS, swept
+    """Train with each value of a loss parameter on the same triplets, and choose on dev. The cost is counted."""
+    import remargin
 
-    if (parameter, in_batch) not in PARAMETERS:
-        raise InputError(f"no sweep over {parameter!r}{' with --in-batch' if in_batch else ''}",
-                         do="use margin, with or without --in-batch, or temperature")  # fmt: skip
-    grid = {f"{parameter}s": tuple(dict.fromkeys(values))} if values else {}
-    plan = Plan.of(
-        {
-            "triplets": run_triplets,
-            "sweep_triplets": run_triplets,
-            "validate_every": max(1, run_triplets // 5),
-            "patience": None,
-            "batch_size": batch_size,
-            "rates": (learning_rate,),
-            "seeds": (seed,),
-            "preset": "default",
-            **grid,
-        }
+    section = remargin.sweep(
+        data, model, out, parameter, values, in_batch, run_triplets, batch_size, learning_rate, triplets, seed, say=say
     )
-    name = Path(model).absolute().name
-    require_ours(out)
-    study = Study(out, data, {name: model}, plan, (), triplets, say=lambda line: tell(line, error=True), own_grids=True)
-    outcome = swept(study, parameter, in_batch)
-    folder = outcome.save(out / outcome.section.name)
-    print_tables(outcome.section.tables)
-    tell("\n".join(["", *outcome.section.summary]))
-    tell(f"wrote {folder}")
+    print_tables(section.tables)
+    tell("\n".join(["", *section.summary]))
+    tell(f"wrote {out / section.name}")

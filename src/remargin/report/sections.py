@@ -21,10 +21,6 @@ from remargin.report.tables import Table, table_from_json, table_json
 FILE = "section.json"
 FORMAT = "remargin-section-1"
 AGAIN = "make it again"
-PAPERS_ORDER = (
-    "loss-geometry", "static-margins", "adaptive-margins", "distributed-margins", "target-evolution", "instance",
-    "variants", "baselines", "zero-shot", "memory", "claims",
-)  # fmt: skip
 
 
 class SectionHeader(TypedDict):

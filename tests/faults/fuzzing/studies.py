@@ -5,18 +5,18 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from remargin.experiments.memory import FORMAT as MEMORY
-from remargin.experiments.memory import WAYS
-from remargin.experiments.reproduce import EXPERIMENTS, reproduce, sections_of
-from remargin.experiments.results import FILE, TEST, ZERO_SHOT, Result
-from remargin.experiments.specs import RunSpec
-from remargin.experiments.study import Study
-from remargin.experiments.study_file import FILE as STUDY
-from remargin.experiments.study_file import planned_before, read_study, take_folder
-from remargin.experiments.teacher import teacher_report
-from remargin.experiments.zero_shot import zero_shot
 from remargin.files.headers import write_header
+from remargin.paper.benchmarking import benchmark
+from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.memory import FORMAT as MEMORY
+from remargin.paper.memory import WAYS
+from remargin.paper.running import draw_experiments, sections_of
 from remargin.report.page import page_text
+from remargin.study.header import FILE as STUDY
+from remargin.study.header import planned_before, read_study, take_folder
+from remargin.study.results import FILE, TEST, ZERO_SHOT, Result, Results
+from remargin.study.specs import RunSpec
+from remargin.study.teacher import teacher_report
 
 from .mutations import HEADER, JSON
 from .running import Case, Reader
@@ -38,9 +38,9 @@ def _again(*names: str) -> Reader:
     """Makes some experiments, and the verdicts on claims, from the files alone; then the page."""
 
     def reproduced(folder: Path) -> None:
-        study = Study(folder, say=silent)
-        reproduce(study, names)
-        page_text(sections_of(folder), study.name)
+        results = Results.open(folder, say=silent)
+        draw_experiments(results, names)
+        page_text(sections_of(folder), results.name)
 
     return reproduced
 
@@ -89,7 +89,7 @@ def result(world: World) -> Case:
         if found.scores.get(TEST):
             found.test()
         if found.scores.get(ZERO_SHOT):
-            found.zero_shot()
+            found.benchmark()
         assert f"{found.dev if found.trained else 0:.3f} {found.seconds_to_best:.0f}"  # both are numbers
 
     def of_its_spec(folder: Path) -> None:
@@ -139,7 +139,7 @@ def zero_shot_scores(world: World) -> Case:
     folder = world.folder("zero-shot")
 
     def again(folder: Path) -> None:
-        zero_shot({"tiny": world.model}, [OTHER], folder / "out", say=silent)
+        benchmark({"tiny": world.model}, [OTHER], folder / "out", say=silent)
 
     again(folder)
     files = {str(path.relative_to(folder)): HEADER for path in folder.glob("out/scores/*/*.json")}

@@ -13,11 +13,13 @@ import pytest
 
 from remargin import BiEncoder, Collection
 from remargin.data.prepare import prepare
-from remargin.experiments.plan import Plan
-from remargin.experiments.reproduce import EXPERIMENTS, reproduce
-from remargin.experiments.study import Study
 from remargin.mining.negatives import mine
 from remargin.model.cross_encoder import CrossEncoder
+from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.released import released_loss
+from remargin.paper.running import run_experiments
+from remargin.study.plan import Plan
+from remargin.study.study import Study
 from remargin.training.run import RunRequest, start
 from remargin.training.settings import FitSettings, fit_settings
 
@@ -131,8 +133,10 @@ class World:
         """Every experiment of the paper, as small as it can be."""
         out = self.root / "study"
         models = {"tiny": str(self.model)}
-        study = Study(out, DATA, models, PLAN, zero_shot=[OTHER], also_test=[OTHER], say=silent)
-        reproduce(study, list(EXPERIMENTS))
+        study = Study(
+            out, DATA, models, PLAN, zero_shot=[OTHER], also_test=[OTHER], say=silent, make_loss=released_loss
+        )
+        run_experiments(study, list(EXPERIMENTS))
         return out
 
 

@@ -15,12 +15,12 @@ import yaml
 
 from remargin import BiEncoder, Collection, Run
 from remargin.data.tokens import TokenStore
-from remargin.experiments.results import Result
-from remargin.experiments.study_file import read_study
 from remargin.model.cross_encoder import CrossEncoder
 from remargin.report.sections import Section
 from remargin.retrieval.search import load_index
 from remargin.retrieval.vectors import Vectors
+from remargin.study.header import read_study
+from remargin.study.results import Result
 
 Contents = Mapping[str, Any]
 # What no two runs have in common: durations, dates, memory, the command itself, and checksums of these.

@@ -123,9 +123,7 @@ VERBS = {
     "sweep": Verb(SWEEP, grows=True, times=TABLES, kept=("sweep",), every=10),
     "reproduce loss-geometry": Verb("reproduce loss-geometry --out out/study", grows=True, kept=("study",), every=3),
     "reproduce target-evolution": Verb(f"{REPRODUCE} {SMALL}", grows=True, kept=("study",), every=10),
-    "reproduce zero-shot": Verb(
-        "reproduce zero-shot --model model --zero-shot data --out out/study", grows=True, kept=("study",), every=2
-    ),
+    "benchmark": Verb("benchmark --model model --data data --out out/study", grows=True, kept=("study",), every=2),
     "demo": Verb(DEMO, grows=True, times=("report.html",), kept=("demo",), every=10),
 }
 

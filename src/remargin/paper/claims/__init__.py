@@ -1,0 +1,1 @@
+"""What the paper claims about its results, each claim as a predicate."""

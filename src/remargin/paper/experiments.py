@@ -1,0 +1,32 @@
+"""The paper's tables and figures, in the paper's order. To add one, write its file and add it here."""
+
+from __future__ import annotations
+
+from remargin.paper import (
+    baselines,
+    curves,
+    instance,
+    loss_geometry,
+    memory,
+    static_margins,
+    target_evolution,
+    variants,
+    zero_shot,
+)
+from remargin.study.experiment import Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        loss_geometry.EXPERIMENT,
+        static_margins.EXPERIMENT,
+        curves.ADAPTIVE_MARGINS,
+        curves.DISTRIBUTED_MARGINS,
+        target_evolution.EXPERIMENT,
+        instance.EXPERIMENT,
+        variants.EXPERIMENT,
+        baselines.EXPERIMENT,
+        zero_shot.EXPERIMENT,
+        memory.EXPERIMENT,
+    )
+}

@@ -1,0 +1,144 @@
+"""The paper's table 2: one training instance, as the model that was trained with distributed targets sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, TypedDict
+
+from remargin.files.headers import write_header
+from remargin.files.shapes import Check, FieldsOf, Finite, mismatch
+from remargin.model.encoder import BiEncoder
+from remargin.paper.systems import DISTRIBUTED
+from remargin.report.sections import Section
+from remargin.report.tables import Block, Cell, Table, number
+from remargin.study.experiment import Experiment
+from remargin.study.outcome import Outcome
+from remargin.study.results import Results
+from remargin.study.specs import RunSpec
+from remargin.study.study import Study
+from remargin.study.systems import choose, declare
+from remargin.study.tasks import Task
+from remargin.training.inspection import Instance, Passage, inspect
+
+FILE, FORMAT = "instance.json", "remargin-instance-1"
+LONGEST = 240  # characters of a text that are shown
+
+
+def _has(*names: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda passage: all(mismatch(passage.get(name), Finite) is None for name in names)
+
+
+Negative = Annotated[
+    dict[str, Any], FieldsOf(Passage), Check("a passage with all numbers", _has("relevance", "target", "loss"))
+]
+
+
+class InstanceHeader(TypedDict):
+    """An `Instance` on disk."""
+
+    format: str
+    query: Annotated[dict[str, Any], FieldsOf(Passage)]
+    positive: Annotated[dict[str, Any], FieldsOf(Passage), Check("a passage with a relevance", _has("relevance"))]
+    negatives: Annotated[list[Negative], Check("3 passages", lambda negatives: len(negatives) == 3)]
+    mean_target: Finite
+    mean_loss: Finite
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Inspects the first query of the first batch, as the best model of a run sees it."""
+
+    spec: RunSpec
+    settled: bool
+    triplets: int = 0
+
+    @property
+    def key(self) -> str:
+        """The run's, and what is made of it."""
+        return f"{self.spec.key}/{FILE}"
+
+    @property
+    def model(self) -> str:
+        """The run's backbone."""
+        return self.spec.model
+
+    def is_done(self, results: Results) -> bool:
+        """Whether the instance is there."""
+        return results.files.has(results.folder(self.spec.key) / FILE)
+
+    def is_ready(self, results: Results) -> bool:
+        """Whether the run is trained."""
+        return self.settled and results.has(self.spec)
+
+    def do(self, study: Study) -> None:
+        """Inspect the instance, while the run's model is there or by training it again."""
+        encoder = BiEncoder.from_pretrained(study.model(self.spec))
+        prepared = study.training.prepared(self.spec.model)
+        instance = inspect(encoder, prepared, batch_size=self.spec.batch_size, seed=self.spec.seed)
+        plain = {**asdict(instance), "negatives": [asdict(passage) for passage in instance.negatives]}
+        write_header(study.results.folder(self.spec.key) / FILE, {"format": FORMAT, **plain})
+
+
+def _tasks(results: Results) -> Iterator[Task]:
+    for model in results.models:
+        choice = declare(results, model, DISTRIBUTED)
+        yield from choice.runs()
+        yield Inspect(choice.spec, choice.settled)
+
+
+def draw(results: Results) -> Outcome:
+    """The first query of the first batch, for each backbone."""
+    tables, numbers = [], {}
+    for model, found in results.of_models(lambda model: _instance(results, model)).items():
+        tables.append(instance_table(found, f"{model}: query {found.query.id}"))
+        numbers[model] = {
+            p.role: {"relevance": p.relevance, "target": p.target, "loss": p.loss} for p in found.passages
+        }
+    summary = [
+        "The less a negative resembles the positive, the lower its target: the smaller is the margin that is asked for."
+    ]
+    return Outcome(Section("instance", "A training instance", summary, tables, [], {"batch": 0}, []), numbers)
+
+
+def instance_table(found: Instance, title: str, longest: int = LONGEST) -> Table:
+    """The instance as the paper's table 2 shows it, with so many characters of each text.
+
+    >>> passage = Passage("query", "q1", "a very long text " * 50)
+    >>> table = instance_table(Instance(passage, passage, (), 0.5, 0.1), "q1")
+    >>> len(table.blocks[0].rows[0][1].text)
+    240
+    """
+    rows = [
+        [Cell(p.role), Cell(_short(p.text, longest)), number(p.relevance), number(p.target), number(p.loss)]
+        for p in found.passages
+    ]
+    notes = [
+        f"Over all negatives of the batch, the mean target is {found.mean_target:.3f} and the mean loss "
+        f"{found.mean_loss:.3f}. Relevance is the similarity to the query."
+    ]
+    return Table(title, ["", "text", "relevance", "target", "loss"], [Block("", rows)], notes)
+
+
+def _short(text: str, longest: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= longest else f"{text[: longest - 4]} ..."
+
+
+def _instance(results: Results, model: str) -> Instance:
+    spec = choose(results, model, DISTRIBUTED).spec
+    path = results.run(spec).folder / FILE
+    if not results.files.has(path):
+        raise results.not_trained(f"the instance of {spec.key}", model)
+    header = results.files.header(path, InstanceHeader, FORMAT, f"delete {spec.key} and go on")
+    query, positive = Passage(**header["query"]), Passage(**header["positive"])
+    negatives = tuple(Passage(**values) for values in header["negatives"])
+    return Instance(query, positive, negatives, header["mean_target"], header["mean_loss"])
+
+
+EXPERIMENT = Experiment(
+    "instance",
+    "Table 2: a query, its positive, and negatives with high, middle and low targets.",
+    tasks=_tasks,
+    draw=draw,
+)

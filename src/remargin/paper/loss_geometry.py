@@ -1,0 +1,101 @@
+"""The paper's figure 2: where each target pulls the negatives, from the gradients of the losses themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from remargin.losses.margin import MarginLoss
+from remargin.report.figures import Arrow, Circle, CirclePanel
+from remargin.report.sections import Section
+from remargin.report.tables import Block, Cell, Table, number
+from remargin.study.experiment import Experiment
+from remargin.study.outcome import Outcome
+from remargin.study.results import Results
+
+# The angles of the paper's figure.
+QUERY, POSITIVE = 90.0, 45.0
+NEGATIVES = {"d-1": -15.0, "d-2": 143.0, "d-3": -96.0}
+LOSSES: dict[str, MarginLoss] = {
+    "static 1.0": MarginLoss(1.0),
+    "adaptive": MarginLoss("adaptive"),
+    "distributed": MarginLoss("distributed"),
+    "distributed, stopped target": MarginLoss("distributed", stop_gradient=True),
+}
+
+
+def draw(results: Results | None = None) -> Outcome:
+    """Needs no data: a query, a positive and three negatives on the unit circle."""
+    panels, rows, numbers = [], [], {}
+    for name, loss in LOSSES.items():
+        pulls = negative_pulls(loss, NEGATIVES)
+        rests = {label: resting_angle(loss, label) for label in NEGATIVES}
+        arrows = [Arrow(label, NEGATIVES[label], pull=pull) for label, pull in pulls.items()]
+        points = {"q": QUERY, "d+": POSITIVE, **NEGATIVES}
+        panels.append(CirclePanel(name, points, arrows, rests))
+        rows.append([Cell(name), *(number(pulls[label]) for label in NEGATIVES)])
+        numbers[name] = {"pulls": pulls, "rests": rests}
+    caption = (
+        "A query, a positive and three negatives of one batch on the unit circle. An arrow is the negative gradient of "
+        "the loss along the circle, to scale; a green dot is where that negative would come to rest if only it moved."
+    )
+    figure = Circle("loss-geometry", "What each target pulls where", caption, panels)
+    table = Table(
+        "Pull on each negative",
+        ["target", *NEGATIVES],
+        [Block("", rows)],
+        ["Minus the derivative of the loss by the negative's angle, in radians. Above 0: anticlockwise."],
+    )
+    summary = [
+        "A static target pushes every negative towards the same distance from the query. Adaptive targets ask less of "
+        "a negative that is unlike the positive. Distributed targets hold a margin against all negatives' targets."
+    ]
+    section = Section("loss-geometry", "Loss geometry", summary, [table], [figure], {"angles": NEGATIVES}, [])
+    return Outcome(section, numbers)
+
+
+def negative_pulls(loss: MarginLoss, negatives: Mapping[str, float]) -> dict[str, float]:
+    """Minus the derivative of the batch's loss by the angle of each negative. All triplets have the same query.
+
+    >>> pulls = negative_pulls(MarginLoss(1.0), {"near": 80.0, "far": -80.0})
+    >>> pulls["near"] < 0 < pulls["far"]
+    True
+    """
+    angles = torch.tensor(
+        [math.radians(angle) for angle in negatives.values()], dtype=torch.float64, requires_grad=True
+    )
+    (gradient,) = torch.autograd.grad(_loss(loss, angles), angles)
+    return {label: -value for label, value in zip(negatives, gradient.tolist(), strict=True)}
+
+
+def resting_angle(loss: MarginLoss, label: str, steps: int = 4000, rate: float = 0.02) -> float:
+    """Where a negative ends up if it follows its pull while all else stays."""
+    angles = dict(NEGATIVES)
+    for _ in range(steps):
+        pull = negative_pulls(loss, angles)[label]
+        angles[label] += math.degrees(rate * pull * len(angles))
+        if abs(pull) < 1e-9:
+            break
+    return angles[label]
+
+
+def _loss(loss: MarginLoss, angles: Tensor) -> Tensor:
+    negatives = torch.stack([angles.cos(), angles.sin()], 1)
+    query, positive = (
+        torch.tensor([[math.cos(a), math.sin(a)]], dtype=torch.float64).expand(len(angles), 2)
+        for a in (math.radians(QUERY), math.radians(POSITIVE))
+    )
+    value: Tensor = loss(query, positive, negatives)
+    return value
+
+
+EXPERIMENT = Experiment(
+    "loss-geometry",
+    "Figure 2: where each target pulls negatives, from real gradients. Needs no data.",
+    tasks=lambda results: (),
+    draw=draw,
+    needs_results=False,
+)

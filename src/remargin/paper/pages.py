@@ -1,0 +1,65 @@
+"""`report`: one HTML page of studies, packed or not, of other sections, and of training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from remargin.errors import InputError
+from remargin.files.atomic import refuse_existing
+from remargin.paper.claims.table import claims
+from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.running import CLAIMS
+from remargin.report.collect import sections_in, studies_in
+from remargin.report.page import write_page
+from remargin.report.sections import Section
+from remargin.study.files import is_packed
+from remargin.study.results import NotTrained, Results
+
+
+def report(
+    folders: Sequence[str | Path], out: str | Path, title: str | None = None, overwrite: bool = False
+) -> list[Section]:
+    """Make one HTML page of experiments and training runs: tables, figures and settings, without any other file.
+
+    Args:
+        folders: what `reproduce`, `fit` and others wrote, or folders that have such folders in them. A packed study is
+            drawn from its results.
+        out: the page.
+        title: its heading; that of the section, if there is only one, or "remargin report".
+        overwrite: replace `out` if it is there.
+
+    Returns:
+        The sections of the page.
+
+    Raises:
+        InputError: if a folder is given twice or has nothing to report, or `out` is there already.
+    """
+    refuse_existing(Path(out), overwrite)
+    paths = [Path(folder) for folder in folders]
+    for i, folder in enumerate(paths):
+        if folder.resolve() in (other.resolve() for other in paths[:i]):
+            raise InputError("given twice", file=folder, do="give each folder once")
+    several = sum(len(studies_in(folder)) for folder in paths) > 1
+    sections = [section for folder in paths for section in _sections(folder, several)]
+    heading = title or (sections[0].title if len(sections) == 1 else "remargin report")
+    write_page(Path(out), sections, heading, overwrite)
+    return sections
+
+
+def _sections(folder: Path, named: bool) -> list[Section]:
+    if is_packed(folder):
+        return list(draw_packed(Results.open(folder, say=lambda line: None)).values())
+    return sections_in(folder, named, order=[*EXPERIMENTS, CLAIMS])
+
+
+def draw_packed(results: Results) -> dict[str, Section]:
+    """Every section that a packed study has the results for, and the verdicts on the claims."""
+    outcomes = {}
+    for name, experiment in EXPERIMENTS.items():
+        try:
+            outcomes[name] = experiment.draw(results)
+        except NotTrained:
+            continue
+    verdicts = claims({name: outcome.numbers for name, outcome in outcomes.items()})
+    return {name: outcome.section for name, outcome in {**outcomes, CLAIMS: verdicts}.items()}

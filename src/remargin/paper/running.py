@@ -1,0 +1,216 @@
+"""`reproduce`: plans a study, trains what the named experiments lack, and draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remargin.errors import InputError
+from remargin.files.atomic import locked
+from remargin.paper.claims.table import claims
+from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.released import released_loss
+from remargin.progress import tell
+from remargin.report.page import write_page
+from remargin.report.sections import FILE, Section
+from remargin.study.experiment import Experiment, declared_by
+from remargin.study.header import FILE as STUDY
+from remargin.study.header import planned_before, require_own_folder
+from remargin.study.outcome import all_numbers
+from remargin.study.plan import Plan
+from remargin.study.results import NotTrained, Results
+from remargin.study.scheduler import Schedule, schedule, work_through
+from remargin.study.study import Study
+
+ALL, CLAIMS = "all", "claims"
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What `reproduce` made: the folders of tables and figures, those of the claims last, and a page of them all."""
+
+    sections: list[Path]
+    page: Path
+
+
+def reproduce(
+    experiments: str | Sequence[str],
+    out: str | Path,
+    data: str | None = None,
+    model: Mapping[str, str] | None = None,
+    budget: int | None = None,
+    zero_shot: Sequence[str] = (),
+    also_test: Sequence[str] = (),
+    triplets: str | Path | None = None,
+    jobs: int = 1,
+    plan: Mapping[str, Any] | None = None,
+    typed: Collection[str] = (),
+    say: Callable[[str], None] = tell,
+) -> Reproduced:
+    """Make tables and figures of the paper, with your own models and data.
+
+    Training runs that the folder has are not trained again: an interrupted study resumes, and without `data` everything
+    is drawn from the results alone.
+
+    Args:
+        experiments: names of `EXPERIMENTS`; "claims" for the verdicts alone, or "all".
+        out: the study's folder.
+        data: the collection: needs train, dev and test queries. Without it, nothing is trained.
+        model: the encoders to start from, folders or hub names, by the names that tables give them.
+        budget: the most triplets of a run; sweeps, validations and grids shrink with it.
+        zero_shot: other collections, for table 5.
+        also_test: further test collections for tables 3 and 4.
+        triplets: a table of ids to train on, instead of BM25's negatives. Its scores, if any, are the teacher's.
+        jobs: how many runs are trained at once.
+        plan: fields of `Plan`: how much to train, and the grids. Without any, a study resumes as it was planned.
+        typed: the fields of the plan that the budget must not shrink.
+        say: gets progress messages.
+
+    Raises:
+        InputError: for bad input, and for a table whose runs are missing and cannot be trained.
+
+    Example:
+        >>> import tempfile
+        >>> made = reproduce("loss-geometry", tempfile.mkdtemp())
+        >>> [folder.name for folder in made.sections]
+        ['loss-geometry']
+    """
+    out, names = Path(out), experiment_names(experiments)
+    if data is None and not (out / STUDY).exists() and names and not any(EXPERIMENTS[n].needs_results for n in names):
+        require_own_folder(out)
+        sections = [EXPERIMENTS[name].draw(None).save(out / name) for name in names]
+        return Reproduced(sections, _page(out, "The paper's experiments"))
+    if data is None:
+        require_study(out)
+        results = Results.open(out, say)
+        sections = draw_experiments(results, names)
+    else:
+        if "zero-shot" in names and len(names) == 1 and not zero_shot:
+            raise InputError("no other collections", do="name them: --zero-shot scifact cranfield")
+        study = open_study(out, data, model, budget, zero_shot, also_test, triplets, jobs, plan, typed, say)
+        results, sections = study.results, run_experiments(study, names)
+    return Reproduced(sections, _page(out, f"{results.name}: the paper's experiments"))
+
+
+def planned(experiments: str | Sequence[str], *given: Any, **settings: Any) -> Schedule:
+    """What `reproduce` would train and measure with the same arguments; nothing is trained."""
+    study = open_study(*given, **settings)
+    return schedule(study.results, declared_by(_experiments(experiment_names(experiments))))
+
+
+def open_study(
+    out: str | Path,
+    data: str,
+    model: Mapping[str, str] | None = None,
+    budget: int | None = None,
+    zero_shot: Sequence[str] = (),
+    also_test: Sequence[str] = (),
+    triplets: str | Path | None = None,
+    jobs: int = 1,
+    plan: Mapping[str, Any] | None = None,
+    typed: Collection[str] = (),
+    say: Callable[[str], None] = tell,
+) -> Study:
+    """The study in a folder, begun or resumed; see `reproduce`. Says how the budget scales the plan."""
+    out, given = Path(out), dict(plan or {})
+    if not model:
+        raise InputError("no encoder to start from", do="give --model NAME=PATH")
+    require_own_folder(out)
+    before = None if given or budget is not None else planned_before(out)
+    whole = before or Plan.of(given)
+    chosen = whole
+    if budget is not None and budget < whole.triplets:
+        # The paper's learning rate is for hundreds of times as many triplets.
+        usual = whole if {"preset", "rates"} & given.keys() else Plan.of({**given, "preset": "default"})
+        chosen = usual.scaled(budget, keep=typed)
+    study = Study(
+        out, data, model, chosen, zero_shot, None if triplets is None else Path(triplets), also_test, say,
+        make_loss=released_loss, jobs=jobs,
+    )  # fmt: skip
+    if before is not None:
+        say(f"{out} goes on as it was planned")
+    for line in chosen.changes(whole):
+        say(line)
+    if chosen != whole and chosen.preset != "default" and not given.get("rates"):
+        rate = f"the learning rate is for {whole.triplets:,} triplets: {chosen.rates[0]:g}"
+        say(f"{rate}; for a small budget take --preset default, or --rates")
+    return study
+
+
+def run_experiments(study: Study, names: Sequence[str]) -> list[Path]:
+    """Train and measure what some experiments lack, and draw them; returns the folders of their sections."""
+    experiments = _experiments(names)
+    with study.lock():
+        if any(experiment.compares for experiment in experiments):
+            study.rankings.require_several_queries()
+        work_through(study, declared_by(experiments))
+        study.keep_queries()
+        return _drawn(study.results, names)
+
+
+def draw_experiments(results: Results, names: Sequence[str]) -> list[Path]:
+    """Draw some experiments, then the verdicts on the claims; returns the folders of their sections.
+
+    Experiments that lack runs are left out if any other can be drawn. Verdicts come from all numbers in the folder.
+    """
+    with locked(results.out):
+        return _drawn(results, names)
+
+
+def _drawn(results: Results, names: Sequence[str]) -> list[Path]:
+    folders: list[Path] = []
+    lacking: NotTrained | None = None
+    for experiment in _experiments(names):
+        if experiment.name == "zero-shot" and not results.columns:
+            results.say("zero-shot: no other collections were named, so it is left out")
+            continue
+        try:
+            folders.append(experiment.draw(results).save(results.out / experiment.name))
+        except NotTrained as error:
+            lacking = error
+            results.say(f"{experiment.name} is left out: {error.problem}")
+    if lacking and not folders:
+        raise lacking
+    if not names and not sections_of(results.out):
+        raise InputError("has no experiments yet", file=results.out, do="make some: `remargin reproduce NAME`")
+    numbers = {name: values for name, values in all_numbers(results.out).items() if name in EXPERIMENTS}
+    return [*folders, claims(numbers).save(results.out / CLAIMS)]
+
+
+def experiment_names(given: str | Sequence[str]) -> list[str]:
+    """The names of experiments that a user's words stand for.
+
+    >>> experiment_names("claims"), experiment_names(["variants"]), len(experiment_names("all")) == len(EXPERIMENTS)
+    ([], ['variants'], True)
+    """
+    words = [given] if isinstance(given, str) else list(given)
+    if ALL in words:
+        return list(EXPERIMENTS)
+    names = list(dict.fromkeys(word for word in words if word != CLAIMS))
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise InputError(f"unknown experiment {name!r}", do=f"use {', '.join(EXPERIMENTS)}, {CLAIMS}, or {ALL}")
+    return names
+
+
+def _experiments(names: Sequence[str]) -> list[Experiment]:
+    return [EXPERIMENTS[name] for name in names]
+
+
+def sections_of(folder: Path) -> list[Section]:
+    """The sections that a study's folder has so far, in the paper's order."""
+    return [Section.load(folder / name) for name in (*EXPERIMENTS, CLAIMS) if (folder / name / FILE).exists()]
+
+
+def require_study(out: Path) -> None:
+    """Raise an InputError unless a folder has a study."""
+    if not (out / STUDY).exists():
+        raise InputError("there is no study", file=out, do="begin one (--data, --model), or name one that is there")
+
+
+def _page(out: Path, title: str) -> Path:
+    page = out / "report.html"
+    write_page(page, sections_of(out), title, overwrite=True)
+    return page

@@ -1,0 +1,185 @@
+"""The small files of a study, from which alone its tables and figures are made: in a folder, or packed.
+
+A packed study has the same files in two tables: `runs.jsonl.gz` has every header and every list of targets, a line
+each, and `scores.csv.gz` the measures of every query. `pack.json` has their checksums.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol, TypedDict, TypeVar
+
+from remargin.errors import InputError
+from remargin.evaluation.comparison import Scores, read_scores
+from remargin.files.atomic import new_file, new_folder
+from remargin.files.checksums import sha256, verify_files
+from remargin.files.headers import check_header, read_header, read_json, write_header
+from remargin.files.shapes import Checksums
+from remargin.study.header import FILE as STUDY
+from remargin.study.header import RUNS
+from remargin.study.targets import BatchTargets, read_targets
+
+PACK, PACKED_RUNS, PACKED_SCORES = "pack.json", "runs.jsonl.gz", "scores.csv.gz"
+FORMAT = "remargin-packed-study-1"
+AGAIN = "pack the study again"
+KEPT = (RUNS, "teacher")  # folders of a study whose files are packed
+T = TypeVar("T")
+
+
+class StudyFiles(Protocol):
+    """Reads the small files of a study by their paths in its folder."""
+
+    def has(self, path: Path) -> bool:
+        """Whether there is such a file."""
+
+    def paths(self, folder: Path, name: str) -> Iterator[Path]:
+        """All files of some name, one level below a folder."""
+
+    def header(self, path: Path, shape: type[T], format: str, remedy: str) -> T:
+        """A header; see `read_header`."""
+
+    def scores(self, path: Path) -> Scores:
+        """The measures of every query."""
+
+    def targets(self, path: Path) -> list[BatchTargets]:
+        """The targets of some batches."""
+
+    def intact(self, path: Path, checksum: str) -> bool:
+        """Whether a file is there as it was written."""
+
+
+class OnDisk:
+    """The files as they lie in a study's folder."""
+
+    def has(self, path: Path) -> bool:
+        """Whether there is such a file."""
+        return path.exists()
+
+    def paths(self, folder: Path, name: str) -> Iterator[Path]:
+        """All files of some name, one level below a folder."""
+        yield from sorted(folder.glob(f"*/{name}"))
+
+    def header(self, path: Path, shape: type[T], format: str, remedy: str) -> T:
+        """A header; see `read_header`."""
+        return read_header(path, shape, format, remedy)
+
+    def scores(self, path: Path) -> Scores:
+        """The measures of every query."""
+        return read_scores(path)
+
+    def targets(self, path: Path) -> list[BatchTargets]:
+        """The targets of some batches."""
+        return read_targets(path)
+
+    def intact(self, path: Path, checksum: str) -> bool:
+        """Whether a file has its checksum."""
+        return path.exists() and sha256(path) == checksum
+
+
+ON_DISK = OnDisk()
+
+
+class PackHeader(TypedDict):
+    """The checksums of the two tables."""
+
+    format: str
+    sha256: Checksums
+
+
+class Packed:
+    """The files of a packed study, read into memory. Its tables are checked as a whole."""
+
+    def __init__(self, out: Path) -> None:
+        verify_files(out, read_header(out / PACK, PackHeader, FORMAT, AGAIN)["sha256"], AGAIN)
+        try:
+            with gzip.open(out / PACKED_RUNS, "rt", encoding="utf-8") as file:
+                self._content = {out / (record := json.loads(line))["path"]: record["content"] for line in file}
+            self._scores: dict[Path, dict[str, dict[str, float]]] = {}
+            with gzip.open(out / PACKED_SCORES, "rt", encoding="utf-8", newline="") as file:
+                rows = csv.reader(file)
+                _, _, *measures = next(rows)
+                for path, query, *values in rows:
+                    scores = self._scores.setdefault(out / path, {})
+                    for measure, value in zip(measures, values, strict=True):
+                        if value:
+                            scores.setdefault(measure, {})[query] = float(value)
+        except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, StopIteration) as error:
+            raise InputError(f"is damaged ({error})", file=out, do=AGAIN) from None
+
+    def has(self, path: Path) -> bool:
+        """Whether there is such a file."""
+        return path in self._content or path in self._scores
+
+    def paths(self, folder: Path, name: str) -> Iterator[Path]:
+        """All files of some name, one level below a folder."""
+        yield from (path for path in self._content if path.parent.parent == folder and path.name == name)
+
+    def header(self, path: Path, shape: type[T], format: str, remedy: str) -> T:
+        """A header; see `read_header`."""
+        if path not in self._content:
+            raise InputError("not found", file=path, do=remedy)
+        return check_header(dict(self._content[path]), path, shape, format, remedy)
+
+    def scores(self, path: Path) -> Scores:
+        """The measures of every query."""
+        return self._scores[path]
+
+    def targets(self, path: Path) -> list[BatchTargets]:
+        """The targets of some batches."""
+        return [BatchTargets(*row) for row in self._content[path]]
+
+    def intact(self, path: Path, checksum: str) -> bool:
+        """Whether the file is there: the checksum of its table has been compared."""
+        return path in self._scores
+
+
+def is_packed(out: Path) -> bool:
+    """Whether a folder has a packed study."""
+    return (out / PACK).exists()
+
+
+def open_files(out: Path) -> StudyFiles:
+    """The files of the study in a folder."""
+    return Packed(out) if is_packed(out) else ON_DISK
+
+
+def pack_study(study: Path, out: Path, overwrite: bool = False) -> Path:
+    """Write a study's small files as two tables into a folder of their own.
+
+    Models, tokens, checkpoints and what can be drawn again stay behind.
+    """
+    with new_folder(out, overwrite, PACK) as folder:
+        (folder / STUDY).write_bytes((study / STUDY).read_bytes())
+        content, scores = io.StringIO(), dict[str, Scores]()
+        for path in sorted(path for name in KEPT for path in (study / name).rglob("*") if path.is_file()):
+            place = path.relative_to(study).as_posix()
+            if path.suffix == ".json":
+                content.write(json.dumps({"path": place, "content": read_json(path, AGAIN)}) + "\n")
+            elif path.name.startswith("targets."):
+                content.write(json.dumps({"path": place, "content": read_targets(path)}) + "\n")
+            else:
+                scores[place] = read_scores(path)
+        for name, text in {PACKED_RUNS: content.getvalue(), PACKED_SCORES: _score_table(scores)}.items():
+            with new_file(folder / name) as file:
+                file.write(text.encode())
+        sums = {name: sha256(folder / name) for name in (PACKED_RUNS, PACKED_SCORES)}
+        write_header(folder / PACK, {"format": FORMAT, "sha256": sums})
+    return out
+
+
+def _score_table(scores: Mapping[str, Scores]) -> str:
+    """A line for each file and query, a column for each measure; empty where a file lacks the measure."""
+    measures = list(dict.fromkeys(measure for of_file in scores.values() for measure in of_file))
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["path", "query", *measures])
+    for place, of_file in scores.items():
+        for query in next(iter(of_file.values())):
+            table.writerow([place, query, *(of_file[name][query] if name in of_file else "" for name in measures)])
+    return text.getvalue()

@@ -1,0 +1,77 @@
+"""What a training run of a study is: a name for everything that decides its outcome."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from remargin.training.settings import LossSettings
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One training run. Equal specs are one run, whichever table asks for it.
+
+    Attributes:
+        model: the name of the backbone in the study.
+        target: as for `LossSettings`; `in_batch`, `stop_gradient` and `temperature` too.
+        batch_size: triplets in a batch; `triplets` in all.
+        rate: the peak learning rate.
+        released: another loss than the settings of `fit` have; the study is told how to build it.
+        sampler: how batches are drawn, with `drop_bins`.
+        early_stopping: with the plan's patience; else all triplets are seen.
+        teacher_scale: what a teacher's margins are multiplied with beside their natural scale, see `natural_scale`.
+    """
+
+    model: str
+    target: str
+    batch_size: int
+    triplets: int
+    rate: float
+    seed: int = 0
+    in_batch: bool = False
+    stop_gradient: bool = False
+    temperature: float = 0.05
+    released: bool = False
+    sampler: str = "random"
+    drop_bins: int = 0
+    early_stopping: bool = False
+    teacher_scale: float = 1.0
+
+    @property
+    def taught(self) -> bool:
+        """Whether it needs a teacher's scores."""
+        return self.target == "teacher" or self.sampler == "tas-balanced"
+
+    @property
+    def two_teachers(self) -> bool:
+        """Whether a second one scores the pairs of a batch, as for TAS-B's dual supervision."""
+        return self.target == "teacher" and self.in_batch
+
+    @property
+    def key(self) -> str:
+        """A name for its folder, different for different runs. Fields at their default are left out of the hash, so
+        that new ones keep old names.
+
+        >>> RunSpec("minilm", "0.3", 128, 100_000, 1e-4, in_batch=True).key
+        'minilm-0.3-in-batch-d3d63295'
+        """
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        content = json.dumps(given, sort_keys=True).encode()
+        words = [self.model, self.target, *(["in-batch"] if self.in_batch else [])]
+        slug = re.sub(r"[^\w.-]+", "-", "-".join(words))
+        return f"{slug}-{hashlib.blake2b(content, digest_size=4).hexdigest()}"
+
+    def settings(self) -> dict[str, Any]:
+        """Its part of `FitSettings`."""
+        return {
+            **asdict(LossSettings(self.target, self.in_batch, "l2", self.stop_gradient, self.temperature)),
+            "batch_size": self.batch_size,
+            "learning_rate": self.rate,
+            "seed": self.seed,
+            "sampler": self.sampler,
+            "drop_bins": self.drop_bins,
+        }

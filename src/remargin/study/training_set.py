@@ -1,0 +1,91 @@
+"""What the runs of a study train and validate on: made when it is first needed, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from remargin.data.collection import Collection
+from remargin.data.prepare import prepare
+from remargin.evaluation.runs import Run
+from remargin.files.parts import remove_parts
+from remargin.mining.negatives import MiningSettings, mine
+from remargin.model.encoder import BiEncoder
+from remargin.retrieval.search import search
+from remargin.study.columns import file_name
+from remargin.study.plan import Plan
+from remargin.study.results import HITS
+from remargin.study.teacher import Teacher
+from remargin.training.settings import fit_settings
+from remargin.training.validation import Validator
+
+VALIDATION_DEPTH = 1000  # BM25's documents that are re-ranked for a dev query, as in the paper
+
+
+class TrainingSet:
+    """A collection with triplets, for each backbone's tokenizer, and with a teacher's scores if they are wanted.
+
+    Args:
+        name: what people call the collection.
+        data: the collection.
+        backbones: folders or hub names, by the names that the tables give them.
+        plan: how many triplets are mined, and how many dev queries validate.
+        work: where all is kept.
+        teacher: scores triplets when that is first asked for.
+        triplets: a table of ids, instead of BM25's negatives. If it has scores, they are the teacher's.
+        say: gets a line for people now and then.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data: str,
+        backbones: Mapping[str, str],
+        plan: Plan,
+        work: Path,
+        teacher: Teacher,
+        triplets: Path | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.name, self.data, self.backbones = name, data, backbones
+        self.plan, self.work, self.say = plan, work, say
+        self._teacher, self._given = teacher, triplets
+        self._validators: dict[str, Validator] = {}
+
+    def prepared(self, model: str, taught: bool = False) -> Path:
+        """The folder with the collection's tokens and triplets for a backbone."""
+        folder = self.work / ("taught" if taught else "data") / file_name(model)
+        if not folder.exists():
+            texts = BiEncoder.from_pretrained(self.backbones[model]).text_settings
+            self.say(f"preparing {self.name} for {model}")
+            prepare(self.data, self.backbones[model], folder, self.triplets(taught), texts)
+        return folder
+
+    def triplets(self, taught: bool = False) -> Path:
+        """The triplets as a table: as many as a run sees, with the teacher's scores if wanted."""
+        path = self._given or self._mined()
+        return self._teacher.scored(path, lambda: self.first_stage) if taught else path
+
+    def _mined(self) -> Path:
+        path = self.work / "triplets.tsv"
+        remove_parts(path)
+        if not path.exists():
+            train = Collection.load(self.data, "train")
+            pairs = sum(sum(grade > 0 for grade in judged.values()) for judged in train.qrels.values())
+            each = -(-self.plan.triplets // max(1, pairs))
+            self.say(f"mining {each * pairs:,} triplets")
+            mine(train, path, MiningSettings(triplets=each, depth=self.plan.negatives_depth))
+        return path
+
+    def validator(self, model: str) -> Validator:
+        """The same dev queries for every run, whatever its seed."""
+        if model not in self._validators:
+            settings = fit_settings(validation_depth=VALIDATION_DEPTH, validation_queries=self.plan.validation_queries)
+            self._validators[model] = Validator(self.prepared(model), "dev", settings, self.first_stage, also=[HITS])
+        return self._validators[model]
+
+    @cached_property
+    def first_stage(self) -> Run:
+        """BM25's documents for the dev queries."""
+        return search(Collection.load(self.data, "dev"), "bm25", k=VALIDATION_DEPTH)

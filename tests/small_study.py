@@ -1,0 +1,46 @@
+"""One small study of everything, which tests of studies and of the paper share; see conftest.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from remargin.study.plan import Plan
+from remargin.study.study import Study
+
+DATA = "docstrings:json,csv,string,textwrap"
+OTHER = "docstrings:email,logging"
+PLAN = Plan(
+    triplets=64,
+    sweep_triplets=32,
+    validate_every=32,
+    patience=None,
+    batch_size=16,
+    other_batch_size=8,
+    margins=(0.0, 1.0),
+    temperatures=(0.05, 0.2),
+    teacher_scales=(0.5, 1.0),
+    rates=(1e-3, 1e-2),
+    seeds=(0, 1),
+    preset="default",
+    validation_queries=20,
+)
+
+Open = Callable[..., Study]
+
+
+def silent(line: str) -> None:
+    pass
+
+
+def write_beir(folder: Path, text: str = "this one", test_queries: str = "qr") -> Path:
+    """A document, and queries of one letter."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    (folder / "corpus.jsonl").write_text(json.dumps({"_id": "d", "text": text}) + "\n")
+    queries = [json.dumps({"_id": id, "text": "which one?"}) for id in "qr"]
+    (folder / "queries.jsonl").write_text("\n".join(queries))
+    for split, ids in {"train": "q", "dev": "q", "test": test_queries}.items():
+        judged = "".join(f"{id}\td\t1\n" for id in ids)
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    return folder

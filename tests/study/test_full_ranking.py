@@ -1,0 +1,36 @@
+"""Full rankings are search and evaluate, in less memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from remargin import BiEncoder, Collection
+from remargin.evaluation.measures import evaluate
+from remargin.retrieval import exact
+from remargin.retrieval.search import search
+from remargin.study.full_ranking import FullRanking
+from remargin.study.results import MEASURE, RECALL
+
+
+def test_a_full_ranking_is_search_and_evaluate(tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    collection = Collection.load("docstrings:email,logging,json,csv", "test")
+    model = BiEncoder.from_pretrained(tiny_model())
+    wanted = evaluate(search(collection, "exact", model), collection.qrels, [MEASURE, "R@100", RECALL])
+    at_once, encode = [], BiEncoder.encode_tokens
+    monkeypatch.setattr(exact, "CPU_BLOCK", (16, 32))
+    monkeypatch.setattr(
+        BiEncoder, "encode_tokens", lambda self, tokens: at_once.append(len(tokens.lengths)) or encode(self, tokens)
+    )
+    found = FullRanking(collection).measure(model, "tiny")
+    assert found.per_query == {name: pytest.approx(values) for name, values in wanted.per_query.items()}
+    assert max(at_once[1:]) == 32 < len(collection.documents) == sum(at_once[1:])  # a block of documents is in memory
+    bm25 = evaluate(search(collection, "bm25"), collection.qrels, [MEASURE])
+    assert FullRanking(collection).measure(None, "").means[MEASURE] == pytest.approx(bm25.means[MEASURE])
+
+
+def test_a_recall_may_count_high_grades_only(tiny_model: Any) -> None:
+    collection = Collection.load("docstrings:email,logging", "test")
+    model = BiEncoder.from_pretrained(tiny_model())
+    assert FullRanking(collection, relevant=2).measure(model, "tiny").means[RECALL] == 0.0
