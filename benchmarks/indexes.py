@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from remargin import BiEncoder, Collection, Run, evaluate
-from remargin.evaluation.comparison import compare
+from remargin import BiEncoder, Collection, Run, compare, evaluate
 from remargin.retrieval.backends import BackendSettings
 from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.index import build_index, open_index

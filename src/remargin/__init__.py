@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from remargin.data.prepare import prepare
     from remargin.data.triplets import Triplets
     from remargin.errors import InputError
-    from remargin.evaluation.comparison import compare
     from remargin.evaluation.measures import evaluate
     from remargin.evaluation.runs import Run
     from remargin.losses.contrastive import ContrastiveLoss
     from remargin.losses.margin import MarginLoss
     from remargin.mining.negatives import mine
     from remargin.model.encoder import BiEncoder
+    from remargin.report.comparing import compare
     from remargin.retrieval.search import search
     from remargin.training.loop import fit
     from remargin.training.settings import FitSettings, fit_settings
@@ -41,7 +41,7 @@ _HOMES = {
     "Run": "remargin.evaluation.runs",
     "Triplets": "remargin.data.triplets",
     "Validator": "remargin.training.validation",
-    "compare": "remargin.evaluation.comparison",
+    "compare": "remargin.report.comparing",
     "evaluate": "remargin.evaluation.measures",
     "fit": "remargin.training.loop",
     "fit_settings": "remargin.training.settings",

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from remargin.cli.compare import run_names
 from remargin.cli.options import repeat_flags
+from remargin.report.comparing import run_names
 
 QUERIES = 8
 

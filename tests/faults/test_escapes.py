@@ -13,7 +13,7 @@ import pytest
 from remargin import Collection, InputError, Run
 from remargin.data.prepare import prepare
 from remargin.errors import printable
-from remargin.evaluation.comparison import read_scores
+from remargin.evaluation.comparison import read_query_scores
 from remargin.evaluation.measures import evaluate
 from remargin.mining.negatives import MiningSettings, mine
 from remargin.model.tokenizer import TextSettings
@@ -108,4 +108,4 @@ def test_names_are_no_formulas_in_a_spreadsheet(tmp_path: Path) -> None:
     found.save(tmp_path / "scores.csv")
     cells = [line.split(",")[0] for line in (tmp_path / "scores.csv").read_text().splitlines()[1:]]
     assert [cell[0] for cell in cells] == ["'", "'", "'", "'", "'", "-", "q"]
-    assert read_scores(tmp_path / "scores.csv") == found.per_query  # and they are read as they were
+    assert read_query_scores(tmp_path / "scores.csv") == found.per_query  # and they are read as they were

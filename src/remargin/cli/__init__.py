@@ -17,6 +17,7 @@ from remargin.cli import (
     ask,
     compare,
     demo,
+    evaluate,
     fit,
     fuse,
     index,
@@ -55,7 +56,7 @@ app.command("search")(search.search)
 app.command("ask")(ask.ask)
 app.command("rerank")(search.rerank)
 app.command("fuse", cls=ManyValues)(fuse.fuse)
-app.command("evaluate", cls=ManyValues)(search.evaluate)
+app.command("evaluate", cls=ManyValues)(evaluate.evaluate)
 app.command("compare", cls=ManyValues)(compare.compare)
 app.add_typer(reproduce.app, name="reproduce")
 app.command("report")(report.report)

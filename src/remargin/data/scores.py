@@ -35,7 +35,7 @@ class PairScore(NamedTuple):
     line: int
 
 
-def read_scores(path: Path, rejects: Rejects) -> Iterator[PairScore]:
+def read_teacher_scores(path: Path, rejects: Rejects) -> Iterator[PairScore]:
     """Scores of a table with the columns query_id, document_id and score (TSV, CSV, JSONL or Parquet), one by one.
 
     A TSV of three columns needs no header if the third is a number. A file of any other name is a TREC run file.
@@ -44,7 +44,7 @@ def read_scores(path: Path, rejects: Rejects) -> Iterator[PairScore]:
         >>> import tempfile
         >>> file = Path(tempfile.mkdtemp()) / "run.trec"
         >>> _ = file.write_text("q1 Q0 d7 1 8.25 teacher\\n")
-        >>> list(read_scores(file, Rejects()))
+        >>> list(read_teacher_scores(file, Rejects()))
         [PairScore(query='q1', document='d7', score=8.25, line=1)]
     """
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()

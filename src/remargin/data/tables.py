@@ -10,6 +10,7 @@ import csv
 import gzip
 import itertools
 import json
+import logging
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 from remargin.errors import InputError
 from remargin.files.shapes import encodable
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 OR_SKIP = ", or skip bad input (--skip-bad)"
 SKIP = f"correct it{OR_SKIP}"
@@ -70,6 +72,12 @@ class Rejects:
     def describe(self) -> str | None:
         """How many errors were set aside, and the first of them; None if there were none."""
         return f"the first of {self.count:,} rejects: {self.first}" if self.count else None
+
+    def warn(self) -> None:
+        """Log a warning that counts the errors set aside and shows the first, if there are any."""
+        if self.count:
+            first = str(self.first).removesuffix(f"; {SKIP}")  # that advice has been followed
+            log.warning("skipped bad input: %s, the first is %s", f"{self.count:,}", first)
 
     def write(self, path: Path) -> None:
         """One JSON object a line: file, line, id and problem of everything set aside."""

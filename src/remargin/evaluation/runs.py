@@ -45,11 +45,11 @@ class Run:
 
     @classmethod
     def of(cls, scores: Mapping[str, Mapping[str, float]], depth: int | None = None) -> Run:
-        """A run from scores in any order, cut at some depth."""
+        """A run from scores in any order, with at most `depth` documents for each query."""
         run = cls({query: dict(documents) for query, documents in scores.items()})
         if depth is not None:
-            for query, found in run.rankings.items():
-                run.rankings[query] = dict(itertools.islice(found.items(), min(depth, len(found))))
+            for query, ranking in run.rankings.items():
+                run.rankings[query] = dict(itertools.islice(ranking.items(), min(depth, len(ranking))))
         return run
 
     @classmethod
@@ -113,7 +113,7 @@ class Run:
 
 
 def check_ids(kind: str, ids: Iterable[str]) -> None:
-    """Refuse what pytrec_eval crashes on, or cuts off at a NUL byte."""
+    """Refuse ids on which pytrec_eval crashes, or which it truncates at a NUL byte."""
     with contextlib.suppress(TypeError):  # an id that is not a string
         if "\0" not in "".join(ids):
             return

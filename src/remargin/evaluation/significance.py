@@ -37,8 +37,8 @@ class Interval(NamedTuple):
 def bootstrap(values: Sequence[float], confidence: float = 0.95, samples: int = 10_000, seed: int = 0) -> Interval:
     """The mean of values and its percentile bootstrap interval, from resampled queries.
 
-    >>> found = bootstrap([0.0, 1.0] * 50)
-    >>> found.mean, 0.35 < found.low < found.high < 0.65
+    >>> interval = bootstrap([0.0, 1.0] * 50)
+    >>> interval.mean, 0.35 < interval.low < interval.high < 0.65
     (0.5, True)
     """
     data = np.asarray(values, float)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from remargin.errors import InputError
-from remargin.evaluation.comparison import Scores, read_scores
+from remargin.evaluation.comparison import Scores, read_query_scores
 from remargin.experiments.hardware import hardware
 from remargin.experiments.specs import RunSpec
 from remargin.files.checksums import sha256
@@ -98,11 +98,13 @@ class Result:
 
     def test(self, what: str = TEST) -> Scores:
         """Measures of every query, of the best model or of the last."""
-        return read_scores(self.folder / next(iter(self._files(what))))
+        return read_query_scores(self.folder / next(iter(self._files(what))))
 
     def zero_shot(self, what: str = ZERO_SHOT) -> dict[str, Scores]:
         """The same on the other collections, by their file names."""
-        return {Path(name).name.removesuffix(".csv.gz"): read_scores(self.folder / name) for name in self._files(what)}
+        return {
+            Path(name).name.removesuffix(".csv.gz"): read_query_scores(self.folder / name) for name in self._files(what)
+        }
 
     def _files(self, what: str) -> dict[str, str]:
         """The files that have some scores."""
