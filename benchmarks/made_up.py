@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, PreTrainedTokenizerFast
 
-from remargin.data.prepare import Prepared, prepare
+from remargin.data.preparation import Prepared, prepare
 
 Size = Literal["distilbert", "minilm"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remargin.data.collection import Collection
-    from remargin.data.prepare import prepare
+    from remargin.data.preparation import prepare
     from remargin.data.triplets import Triplets
     from remargin.errors import InputError
     from remargin.evaluation.measures import evaluate
@@ -46,7 +46,7 @@ _HOMES = {
     "fit": "remargin.training.loop",
     "fit_settings": "remargin.training.settings",
     "mine": "remargin.mining.negatives",
-    "prepare": "remargin.data.prepare",
+    "prepare": "remargin.data.preparation",
     "search": "remargin.retrieval.search",
 }
 

@@ -105,9 +105,9 @@ def test_flags_override_the_config(remargin: Any, beir: Path, tiny_model: Any, t
     config.write_text(f"data: {beir}\nmodel: {tiny_model('bert')}\nout: {tmp_path / 'out'}\nquery-length: 12\n")
     result = remargin("prepare", "--config", config)
     assert result.returncode == 0, result.stderr
-    assert "cut at 12" in result.stdout
+    assert "truncated at 12" in result.stdout
     result = remargin("prepare", "--config", config, "--query-length", 13, "--overwrite")
-    assert "cut at 13" in result.stdout
+    assert "truncated at 13" in result.stdout
     config.write_text("modell: x\n")
     result = remargin("prepare", "--config", config)
     assert result.returncode == 2

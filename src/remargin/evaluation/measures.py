@@ -95,7 +95,7 @@ def evaluate(
     """
     parsed = {name: _parse(name) for name in ([measures] if isinstance(measures, str) else measures)}
     if per_query is not None:
-        refuse_existing(per_query, overwrite)
+        refuse_existing(Path(per_query), overwrite)
     judged = judged_runs({"run": run}, data, split, skip_bad)
     evaluation = _evaluate(judged.runs["run"], judged.qrels, parsed)
     evaluation.self_matches = judged.self_matches["run"]

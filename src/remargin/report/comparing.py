@@ -67,7 +67,7 @@ def compare(
     if out is not None or format is not None:
         format = table_format(format, out)
     if out is not None:
-        refuse_existing(out, overwrite)
+        refuse_existing(Path(out), overwrite)
     named: Mapping[str, RunOrFile] = runs if isinstance(runs, Mapping) else run_names(list(map(Path, runs)))
     settings = CompareSettings(_reference(reference, named), bound, alpha, correction, samples, seed)
     settings.check_runs(named)  # before anything is read
