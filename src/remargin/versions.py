@@ -1,4 +1,4 @@
-"""Which versions something was made with."""
+"""Versions of Python and of the packages that results depend on."""
 
 from __future__ import annotations
 

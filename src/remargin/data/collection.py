@@ -1,4 +1,4 @@
-"""A collection: documents, queries, and which documents are relevant to which query."""
+"""A collection: documents, queries and relevance judgments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def has_queries(source: Source, split: str) -> bool:
 
 
 def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:
-    """The source that a `--data` string names.
+    """The source that a `--data` string names:
 
     | string                    | meaning                                                                 |
     |---------------------------|-------------------------------------------------------------------------|

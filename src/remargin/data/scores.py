@@ -1,4 +1,4 @@
-"""Scores of pairs, kept apart from triplets: a table, or a TREC run file."""
+"""A teacher's scores of pairs in a file of their own: a table, or a TREC run file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN = "query, Q0, document, rank, score, tag"
 
 
 class PairScore(NamedTuple):
-    """How relevant a document is to a query, as someone else says, and the line that says so."""
+    """A teacher's score for a query and a document, and the line it was read from."""
 
     query: str
     document: str

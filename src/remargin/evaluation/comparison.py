@@ -249,7 +249,7 @@ def compare_scores(
         samples: samples of Fisher's randomisation test.
         seed: the seed of those samples.
         missing: for each run, how many of its values stand for something that it lacked.
-        unit: what the values belong to, if not queries: data sets, say.
+        unit: the unit that the values belong to, if not queries: data sets, say.
 
     Example:
         >>> means = {"ours": {"nDCG@10": {"fiqa": 0.31, "scifact": 0.64, "quora": 0.83}}}

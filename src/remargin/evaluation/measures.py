@@ -29,8 +29,8 @@ _JUDGED_CUTOFF = 10  # for measures that have none of their own
 class Evaluation:
     """How effective a run is: each measure for each judged query, and on average.
 
-    A judged query that the run lacks counts as 0 and is listed in `missing`. `judged` says for each measure what share
-    of the documents down to its cutoff (`judged_cutoff`) was judged, with whatever grade: where it is low, the measure
+    A judged query that the run lacks counts as 0 and is listed in `missing`. `judged` is the share of documents down
+    to each measure's cutoff (`judged_cutoff`) that have a judgment, with whatever grade: where it is low, the measure
     says little. It is a mean over the queries that the run has, for the others have no documents; NaN if it has none.
     `self_matches` counts the documents that were left out because they are the query itself.
     """
@@ -178,14 +178,14 @@ def _metrics(
 
     if not rankings:
         return
-    of_trec_eval = [measure for measure in measures if ir_measures.pytrec_eval.supports(measure)]
-    if of_trec_eval:
+    by_trec_eval = [measure for measure in measures if ir_measures.pytrec_eval.supports(measure)]
+    if by_trec_eval:
         grades = {
             query: {document: grade for document, grade in judged.items() if grade >= 0}
             for query, judged in qrels.items()
         }
-        yield from ir_measures.iter_calc(of_trec_eval, grades, rankings)
-    others = [measure for measure in measures if measure not in of_trec_eval]
+        yield from ir_measures.iter_calc(by_trec_eval, grades, rankings)
+    others = [measure for measure in measures if measure not in by_trec_eval]
     if others:
         ranks = {
             query: {document: -float(rank) for rank, document in enumerate(ranking)}
@@ -195,9 +195,9 @@ def _metrics(
             yield from ir_measures.iter_calc(others, qrels, ranks)
         except (OSError, subprocess.CalledProcessError, ZeroDivisionError) as error:
             names = " or ".join(map(str, others))
-            of_gdeval = "; this one needs Perl, and numbers as query ids"
-            of_accuracy = "; Accuracy is not defined where the last document is relevant"
-            do = "choose another" + (of_accuracy if isinstance(error, ZeroDivisionError) else of_gdeval)
+            gdeval = "; this one needs Perl, and numbers as query ids"
+            accuracy = "; Accuracy is not defined where the last document is relevant"
+            do = "choose another" + (accuracy if isinstance(error, ZeroDivisionError) else gdeval)
             raise InputError(f"ir_measures could not compute {names}", do=do) from None
 
 

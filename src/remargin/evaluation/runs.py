@@ -1,4 +1,4 @@
-"""Runs: for each query, documents in order of their score. TREC run files in and out."""
+"""Runs (rankings): for each query, documents in order of their score. Reads and writes TREC run files."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class Run:
         with new_file(path, overwrite) as out:
             for query, ranking in self.rankings.items():
                 scores = np.fromiter(ranking.values(), np.float64, len(ranking))
-                of_float32 = (scores == scores.astype(np.float32)).all()
-                written = map("{:.9g}".format if of_float32 else repr, scores.tolist())
+                fits_float32 = (scores == scores.astype(np.float32)).all()
+                written = map("{:.9g}".format if fits_float32 else repr, scores.tolist())
                 lines = (
                     f"{query} Q0 {document} {rank} {score} {tag}\n"
                     for rank, (document, score) in enumerate(zip(ranking, written, strict=True), 1)
@@ -151,7 +151,7 @@ def _in_order(documents: Mapping[str, float]) -> bool:
 
 
 def _read_quickly(path: Path) -> dict[str, dict[str, float]] | None:
-    """The scores of a run file in which nothing is amiss; else None, and `_read_carefully` says what it is."""
+    """The scores of a run file without a fault; else None, and `_read_carefully` names the fault."""
     scores: dict[str, dict[str, float]] = {}
     ranking: dict[str, float] = {}
     lines, last = 0, ""

@@ -150,9 +150,11 @@ def mine(
 
 def _refuse_cross_encoder(model: str | Path | BiEncoder | None) -> None:
     """A cross-encoder would load as an encoder, but its vectors are useless."""
-    from remargin.model.cross_encoder import is_cross_encoder
+    if not isinstance(model, str | Path):
+        return
+    from remargin.model.cross_encoder import is_cross_encoder  # needs torch, which BM25's negatives do not
 
-    if isinstance(model, str | Path) and is_cross_encoder(model):
+    if is_cross_encoder(model):
         raise InputError(f"{model} is a cross-encoder", do="re-rank with it (`remargin rerank`), or give an encoder")
 
 
