@@ -1,4 +1,4 @@
-"""Versions of Python and of the packages that results depend on."""
+"""Which versions something was made with."""
 
 from __future__ import annotations
 
