@@ -71,8 +71,8 @@ def compare(model: str, folder: Path, test: FullRanking, seeds: list[int], engin
             )
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
     print("\n| engine, mean ± deviation over seeds | dev | test, best | test, last |\n|---|---|---|---|")
-    for name, of_engine in values.items():
-        shown = (f"{np.mean(column):.4f} ± {np.std(column, ddof=1):.4f}" for column in zip(*of_engine, strict=True))
+    for name, rows in values.items():
+        shown = (f"{np.mean(column):.4f} ± {np.std(column, ddof=1):.4f}" for column in zip(*rows, strict=True))
         print(f"| {name} | {' | '.join(shown)} |", flush=True)
 
 
