@@ -181,3 +181,15 @@ def test_a_query_is_not_its_own_negative(tmp_path: Path) -> None:
     collection = Collection("quora", "train", documents, dict(documents), qrels)
     mine(collection, tmp_path / "t.tsv", depth=6, triplets=10)
     assert all(query not in negatives for query, _, negatives in triplets_in(tmp_path / "t.tsv"))
+
+
+def test_names_of_a_collection_and_a_model_are_enough(tiny_model: Any, tmp_path: Path) -> None:
+    data, model = "docstrings:json,csv", tiny_model("bert")
+    mined = mine(data, tmp_path / "t.tsv", "model", model, depth=5, split="test")
+    same = mine(
+        Collection.load(data, "test"), tmp_path / "same.tsv", "model", BiEncoder.from_pretrained(model), depth=5
+    )
+    assert mined == same
+    assert (tmp_path / "t.tsv").read_bytes() == (tmp_path / "same.tsv").read_bytes()
+    with pytest.raises(InputError, match="no split 'nights'"):
+        mine(data, tmp_path / "other.tsv", split="nights")
