@@ -16,7 +16,7 @@ def mine(
     out: Annotated[Path, typer.Option(help="The table to write: .tsv or .tsv.gz.")],
     negatives: Annotated[str, typer.Option(help="Source of the negatives: bm25, random, or model.")] = "bm25",
     model: Model = None,
-    depth: Annotated[int, typer.Option(help="Best documents of the ranking from which negatives are drawn.")] = 1000,
+    depth: Annotated[int, typer.Option(help="Rank down to which negatives are drawn from a ranking.")] = 1000,
     triplets: Annotated[int, typer.Option(help="Triplets for each query and positive.")] = 1,
     per_triplet: Annotated[int, typer.Option(help="Negatives in each triplet.")] = 1,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,

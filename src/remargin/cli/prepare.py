@@ -21,9 +21,8 @@ def prepare(
     triplets: Annotated[
         Path | None,
         typer.Option(
-            help="A table of triplets: with --data, ids (query_id, positive_id, negative_id); without, texts (query, "
-            "positive, negative). Several negatives: negative_1, negative_2. A teacher's scores: positive_score and "
-            "negative_score (negative_score_1, ...)."
+            help="A table of triplets: query_id, positive_id and negative_id over --data; or the texts query, positive "
+            "and negative, without --data."
         ),
     ] = None,
     query_length: Annotated[int, typer.Option(min=3, max=100_000, help="Maximum query length, in tokens.")] = 30,
@@ -37,7 +36,8 @@ def prepare(
 ) -> None:
     """Turn texts, pairs or triplets into a collection and its token store. If interrupted, the same command continues.
 
-    The folder it writes is a BEIR folder that any tool reads and that the other verbs take as --data.
+    The output is a BEIR folder, which any tool reads and the other commands take as --data. Triplets may have several
+    negatives (negative_1, negative_2, ...) and a teacher's scores (positive_score, negative_score or negative_score_1, ...).
     """
     import remargin
 
