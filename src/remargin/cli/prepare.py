@@ -37,7 +37,7 @@ def prepare(
     """Turn texts, pairs or triplets into a collection and its token store. If interrupted, the same command continues.
 
     The output is a BEIR folder, which any tool reads and the other commands take as --data. Triplets may have several
-    negatives (negative_1, negative_2, ...) and a teacher's scores (positive_score, negative_score or negative_score_1, ...).
+    negatives (negative_1, negative_2, ...) and a teacher's scores (positive_score, negative_score_1, ...).
     """
     import remargin
 
