@@ -81,16 +81,16 @@ def main() -> None:
             continue
         cuts = [Blocks(*c) for c in itertools.product((32, 64, 128), (32, 64), (2, 4, 8)) if c[0] <= 16 * c[2]]
         for table, which in ((kernels.FORWARD, 0), (kernels.QUERIES, 1), (kernels.KEYS, 1)):
-            kept, found = table[size], {}
+            kept, times = table[size], {}
             for blocks in cuts:
                 table[size] = blocks
                 try:
-                    found[blocks] = timed(ours, qkv, of)[which]
+                    times[blocks] = timed(ours, qkv, of)[which]
                 except Exception as error:  # too large for the chip
                     print("  ", blocks, type(error).__name__)
-            table[size] = min(found, key=lambda blocks: found[blocks])
-            best = ", ".join(f"{tuple(b)} {t:.0f}" for b, t in sorted(found.items(), key=lambda i: i[1])[:4])
-            print(f"   tuned, was {tuple(kept)} {found.get(kept, 0):.0f}: {best}", flush=True)
+            table[size] = min(times, key=lambda blocks: times[blocks])
+            best = ", ".join(f"{tuple(b)} {t:.0f}" for b, t in sorted(times.items(), key=lambda i: i[1])[:4])
+            print(f"   tuned, was {tuple(kept)} {times.get(kept, 0):.0f}: {best}", flush=True)
 
 
 if __name__ == "__main__":

@@ -43,11 +43,11 @@ def measured(run: Any) -> tuple[float, Counter[str]]:
         seconds.append(time.perf_counter() - start)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a profiler does not see what others do
-    with profile(activities=[ProfilerActivity.CPU]) as found:
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
         run()
     torch.set_num_threads(threads)
     times: Counter[str] = Counter()
-    for event in found.key_averages():
+    for event in profiled.key_averages():
         kind = next((k for k, parts in KINDS.items() if any(part in event.key for part in parts)), "other operations")
         times[kind] += event.self_cpu_time_total
     return min(seconds), times
@@ -63,7 +63,7 @@ def main() -> None:
             "ours": lambda: ours.encode_documents(documents, progress=False),
             "sentence-transformers": lambda: theirs.encode(documents, show_progress_bar=False),
         }
-        found = {name: measured(run) for name, run in ways.items()}
+        profiles = {name: measured(run) for name, run in ways.items()}
     lines = [
         "# Where the time of encoding goes, on a CPU",
         "",
@@ -73,13 +73,13 @@ def main() -> None:
         "Seconds for 1,024 documents: the best of three calls, shared out as the operations of a profiled call in one "
         "thread were.",
         "",
-        f"| | {' | '.join(found)} |",
-        "|---" * (1 + len(found)) + "|",
+        f"| | {' | '.join(profiles)} |",
+        "|---" * (1 + len(profiles)) + "|",
     ]
     for kind in (*KINDS, "other operations"):
-        cells = (f"{seconds * times[kind] / times.total():.2f}" for seconds, times in found.values())
+        cells = (f"{seconds * times[kind] / times.total():.2f}" for seconds, times in profiles.values())
         lines.append(f"| {kind} | {' | '.join(cells)} |")
-    lines.append(f"| all | {' | '.join(f'{seconds:.2f}' for seconds, _ in found.values())} |")
+    lines.append(f"| all | {' | '.join(f'{seconds:.2f}' for seconds, _ in profiles.values())} |")
     print("\n".join(lines))
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_text("\n".join(lines) + "\n")

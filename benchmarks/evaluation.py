@@ -64,8 +64,8 @@ def with_pytrec_eval(run: Path, qrels: Path) -> dict[str, float]:
         grades = pytrec_eval.parse_qrel(file)
     with open(run) as file:
         scores = pytrec_eval.parse_run(file)
-    found = pytrec_eval.RelevanceEvaluator(grades, set(MEASURES.values())).evaluate(scores)
-    return {name: sum(of_query[key] for of_query in found.values()) / len(found) for name, key in MEASURES.items()}
+    values = pytrec_eval.RelevanceEvaluator(grades, set(MEASURES.values())).evaluate(scores)
+    return {name: sum(query[key] for query in values.values()) / len(values) for name, key in MEASURES.items()}
 
 
 def timed(

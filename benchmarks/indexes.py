@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from remargin import BiEncoder, Collection, Run, evaluate
-from remargin.evaluation.comparison import compare
+from remargin import BiEncoder, Collection, Run, compare, evaluate
 from remargin.retrieval.backends import BackendSettings
 from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.index import build_index, open_index
@@ -30,18 +29,18 @@ K = 1000
 
 def run_of(index: DenseIndex, ids: list[str], queries: np.ndarray) -> tuple[Run, float]:
     start = time.perf_counter()
-    found = index.search_vectors(queries, K)
+    rankings = index.search_vectors(queries, K)
     seconds = time.perf_counter() - start
     names = index.vectors.ids
     rankings = {
         id: {names[row]: float(score) for row, score in zip(rows.tolist(), scores, strict=True)}
-        for id, (rows, scores) in zip(ids, found, strict=True)
+        for id, (rows, scores) in zip(ids, rankings, strict=True)
     }
     return Run.of(rankings), seconds
 
 
-def overlap(found: Run, exact: Run) -> float:
-    return float(np.mean([len(found.rankings[q].keys() & exact.rankings[q].keys()) / len(exact.rankings[q]) for q in exact.rankings]))  # fmt: skip  # noqa: E501
+def overlap(run: Run, exact: Run) -> float:
+    return float(np.mean([len(run.rankings[q].keys() & exact.rankings[q].keys()) / len(exact.rankings[q]) for q in exact.rankings]))  # fmt: skip  # noqa: E501
 
 
 def main() -> None:
@@ -82,14 +81,14 @@ def main() -> None:
             index = open_index(place, model)
             for over_fetch in given.over_fetch:
                 index._over_fetch = over_fetch
-                found, seconds = run_of(index, ids, encoded)
-                means = evaluate(found, qrels, MEASURES).means
-                same = compare({"exact": exact, "this": found}, qrels, MEASURES, reference="exact", bound=0.01)
+                run, seconds = run_of(index, ids, encoded)
+                means = evaluate(run, qrels, MEASURES).means
+                same = compare({"exact": exact, "this": run}, qrels, MEASURES, reference="exact", bound=0.01)
                 marks = "".join("†" if same.row(measure, "this").equivalent else "-" for measure in MEASURES)
                 cells = [
                     kind,
                     str(over_fetch),
-                    f"{overlap(found, exact):.4f}",
+                    f"{overlap(run, exact):.4f}",
                     *(f"{mean:.4f}" for mean in means.values()),
                 ]
                 cells += [marks, f"{extra:,.0f}", f"{built:.0f}", f"{seconds / len(ids) * 1e3:.1f}"]

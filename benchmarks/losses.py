@@ -67,9 +67,9 @@ def relative_error(loss: MarginLoss, moments: bool, device: str) -> tuple[float,
         torch.set_float32_matmul_precision("medium")
         with torch.autocast(device, dtype=torch.bfloat16):
             value = loss(*single)
-            found = torch.autograd.grad(value, single)
+            computed = torch.autograd.grad(value, single)
         torch.set_float32_matmul_precision("highest")
-    worst = max(float((a - b).norm() / b.norm()) for a, b in zip(found, gradients, strict=True))
+    worst = max(float((a - b).norm() / b.norm()) for a, b in zip(computed, gradients, strict=True))
     return ((value - expected).abs() / expected).item(), worst
 
 

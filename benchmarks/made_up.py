@@ -1,6 +1,6 @@
 """Made-up texts, collections and encoders of real sizes, for benchmarks that need no download.
 
-Lengths are like MS MARCO's: queries of 9 tokens on average, passages of 77, log-normal, cut at 30 and 200.
+Lengths are like MS MARCO's: queries of 9 tokens on average, passages of 77, log-normal, truncated at 30 and 200.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, PreTrainedTokenizerFast
 
-from remargin.data.prepare import Prepared, prepare
+from remargin.data.preparation import Prepared, prepare
 
 Size = Literal["distilbert", "minilm"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -21,7 +21,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import made_up
 import numpy as np
 
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.model.tokenizer import Tokenizer
 
 DOCUMENTS, TURNS = 60_000, 3

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,8 @@ import numpy as np
 import torch
 
 from remargin import BiEncoder, Collection, fit
-from remargin.data.prepare import prepare
-from remargin.mining.negatives import MiningSettings, mine
-from remargin.model.tokenizer import TextSettings
+from remargin.data.preparation import prepare
+from remargin.mining.negatives import mine
 from remargin.study.full_ranking import FullRanking
 from remargin.study.hardware import hardware
 from remargin.training.settings import fit_settings
@@ -39,9 +39,8 @@ ENGINES: dict[str, dict[str, Any]] = {
 def prepared(model: str, data: Path, work: Path, triplets: int) -> Path:
     base, train = BiEncoder.from_pretrained(model), Collection.load(data, "train")
     per_pair = -(-triplets // sum(len(judged) for judged in train.qrels.values()))
-    mine(train, work / "triplets.tsv", MiningSettings(triplets=per_pair))
-    lengths = TextSettings(base.query_length, base.document_length, base.query_prefix, base.document_prefix)
-    prepare(data, model, work / "data", work / "triplets.tsv", lengths)
+    mine(train, work / "triplets.tsv", triplets=per_pair)
+    prepare(data, model, work / "data", work / "triplets.tsv", **asdict(base.text_settings))
     return work / "data"
 
 
@@ -72,8 +71,8 @@ def compare(model: str, folder: Path, test: FullRanking, seeds: list[int], engin
             )
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
     print("\n| engine, mean ± deviation over seeds | dev | test, best | test, last |\n|---|---|---|---|")
-    for name, of_engine in values.items():
-        shown = (f"{np.mean(column):.4f} ± {np.std(column, ddof=1):.4f}" for column in zip(*of_engine, strict=True))
+    for name, rows in values.items():
+        shown = (f"{np.mean(column):.4f} ± {np.std(column, ddof=1):.4f}" for column in zip(*rows, strict=True))
         print(f"| {name} | {' | '.join(shown)} |", flush=True)
 
 

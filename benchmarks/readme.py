@@ -1,4 +1,4 @@
-"""Puts the tables of results/paper into the README, between the comments that are named like them.
+"""Puts the tables of results/paper into docs/the-paper.md, between the comments that are named like them.
 
     python benchmarks/readme.py
 
@@ -20,6 +20,7 @@ from remargin.report.tables import Block, Cell, Table
 from remargin.study.outcome import read_numbers
 
 ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "the-paper.md"
 NOT_TRAINED = "–"
 STUDIES = [ROOT / "results" / "paper" / name for name in ("medquad", "squadmix")]
 
@@ -32,9 +33,9 @@ def variants() -> str:
         section = Section.load(study / "variants")
         table = section.tables[0]
         notes += [f"On {study.name}, {line}" for line in section.summary]
-        for of_paper, beside in zip(table.blocks[::2], table.blocks[1::2], strict=True):
-            header += [f"{study.name}, {of_paper.label}", "time"]
-            columns.append({row[0].text: _cells(row) for row in (*of_paper.rows, *beside.rows)})
+        for papers, ours in zip(table.blocks[::2], table.blocks[1::2], strict=True):
+            header += [f"{study.name}, {papers.label}", "time"]
+            columns.append({row[0].text: _cells(row) for row in (*papers.rows, *ours.rows)})
     not_trained = [Cell(NOT_TRAINED), Cell("")]
     rows = [
         [Cell(name), *chain.from_iterable(column.get(name, not_trained) for column in columns)]
@@ -78,24 +79,24 @@ def _cells(row: list[Cell]) -> list[Cell]:
 
 def claims() -> str:
     """Every claim, with the verdict of each study."""
-    found = {study.name: read_numbers(study / CLAIMS_FOLDER) for study in STUDIES}
-    counts = {name: Counter(verdict["verdict"] for verdict in of.values()) for name, of in found.items()}
+    verdicts = {study.name: read_numbers(study / CLAIMS_FOLDER) for study in STUDIES}
+    counts = {name: Counter(claim["verdict"] for claim in claims.values()) for name, claims in verdicts.items()}
     said = "; ".join(f"on {name} {n[HOLDS]} hold, {n[FAILS]} do not" for name, n in counts.items())
     rows = [
         [
             Cell(claim.text),
             Cell(claim.where),
-            *(Cell(of[claim.name]["verdict"].replace(OPEN, "–")) for of in found.values()),
+            *(Cell(claims[claim.name]["verdict"].replace(OPEN, "–")) for claims in verdicts.values()),
         ]
         for claim in CLAIMS
     ]
-    table = Table("", ["claim", "section", *found], [Block("", rows)]).markdown()
+    table = Table("", ["claim", "section", *verdicts], [Block("", rows)]).markdown()
     summary = f"The paper's {len(CLAIMS)} claims: {said}; – could not be checked"
     return f"<details><summary>{summary}</summary>\n\n{table}\n</details>\n"
 
 
 def updated(text: str) -> str:
-    """The README with these tables in it."""
+    """The page with these tables in it."""
     for make in (variants, baselines, claims, zero_shot):
         marks = f"<!-- {make.__name__} -->", f"<!-- /{make.__name__} -->"
         pattern = re.compile(f"{marks[0]}.*?{marks[1]}", re.DOTALL)
@@ -106,5 +107,4 @@ def updated(text: str) -> str:
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(updated(readme.read_text()))
+    PAGE.write_text(updated(PAGE.read_text()))

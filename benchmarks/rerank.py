@@ -26,16 +26,16 @@ from remargin.retrieval.search import search
 def with_sentence_transformers(
     model: SentenceTransformer, lengths: tuple[int, int], run: Run, collection: Collection
 ) -> Run:
-    needed = sorted({document for found in run.rankings.values() for document in found})
+    needed = sorted({document for ranking in run.rankings.values() for document in ranking})
     rows = {document: row for row, document in enumerate(needed)}
     model.max_seq_length = lengths[1]
     documents = model.encode([collection.documents[id] for id in needed], show_progress_bar=False)
     model.max_seq_length = lengths[0]
     queries = model.encode([collection.queries[id] for id in run.rankings], show_progress_bar=False)
     scores = {}
-    for vector, (query, found) in zip(queries, run.rankings.items(), strict=True):
-        similarities = documents[[rows[document] for document in found]] @ vector
-        scores[query] = dict(zip(found, similarities.tolist(), strict=True))
+    for vector, (query, ranking) in zip(queries, run.rankings.items(), strict=True):
+        similarities = documents[[rows[document] for document in ranking]] @ vector
+        scores[query] = dict(zip(ranking, similarities.tolist(), strict=True))
     return Run.of(scores)
 
 
@@ -65,7 +65,7 @@ def main() -> None:
     for query, ranking in theirs.rankings.items():
         other = ours.rankings[query]
         np.testing.assert_allclose([other[id] for id in ranking], list(ranking.values()), atol=1e-5)
-    documents = len({document for found in run.rankings.values() for document in found})
+    documents = len({document for ranking in run.rankings.values() for document in ranking})
     threads, name = torch.get_num_threads(), Path(given.data).name
     print(f"CPU, {threads} threads, torch {torch.__version__}, sentence-transformers {sentence_transformers.__version__}, {time.strftime('%Y-%m-%d')}\n")  # fmt: skip  # noqa: E501
     print(f"{name}: {len(run):,} queries x {given.depth:,} documents, {documents:,} different ones, float32\n")

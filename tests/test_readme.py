@@ -1,28 +1,36 @@
-"""The README says what the scripts printed, and its examples run."""
+"""README and the pages under docs/ say what the scripts printed, their links lead somewhere, and their examples run."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from remargin import cli
 from remargin.study.outcome import read_numbers
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README, PAPER, PERFORMANCE = (
+    (ROOT / name).read_text() for name in ("README.md", "docs/the-paper.md", "docs/performance.md")
+)
 
 
 def test_every_figure_in_the_table_stands_in_results() -> None:
     machines = {"2 CPU cores": "losses-cpu.md", "H200": "losses-h200.md"}
-    rows = re.findall(r"^\| (2 CPU cores|H200) (\|.*)$", README, re.MULTILINE)
+    rows = re.findall(r"^\| (2 CPU cores|H200) (\|.*)$", PERFORMANCE, re.MULTILINE)
     assert len(rows) >= 4
     for machine, row in rows:
         assert f"| distributed {row}" in (ROOT / "results" / machines[machine]).read_text()
-    [(direct, moments)] = re.findall(r"takes ([\d,]+) MB beyond inputs and gradients, the moments ([\d,]+) MB", README)
+    [(direct, moments)] = re.findall(
+        r"takes ([\d,]+) MB beyond inputs and gradients, the moments ([\d,]+) MB", PERFORMANCE
+    )
     assert f"| distributed | {direct} | {moments} |" in (ROOT / "results" / "losses-h200.md").read_text()
 
 
@@ -43,12 +51,12 @@ def test_the_tables_of_the_paper_are_the_studies() -> None:
     assert spec.loader is not None
     readme = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(readme)
-    assert readme.updated(README) == README  # else: python benchmarks/readme.py
-    assert readme.updated(README.replace("| distributed | ", "| distributed | 1")) == README
+    assert readme.updated(PAPER) == PAPER  # else: python benchmarks/readme.py
+    assert readme.updated(PAPER.replace("| distributed | ", "| distributed | 1")) == PAPER
 
 
 def test_what_it_says_of_figure_3_is_the_studies() -> None:
-    text, paper = " ".join(README.split()), ROOT / "results" / "paper"
+    text, paper = " ".join(PAPER.split()), ROOT / "results" / "paper"
     gains = {}
     for study in ("medquad", "squadmix"):
         for model, kinds in read_numbers(paper / study / "static-margins").items():
@@ -67,14 +75,14 @@ def test_what_it_says_of_figure_3_is_the_studies() -> None:
 def test_the_figures_of_search_stand_in_results() -> None:
     indexes = (ROOT / "results" / "indexes.md").read_text()
     rows = re.findall(
-        r"^\| ((?:exact|faiss)[^|]*) \| (\d*) ?\| ([\d.]+) \| ([\d.]+) \| (\d+) \|$", README, re.MULTILINE
+        r"^\| ((?:exact|faiss)[^|]*) \| (\d*) ?\| ([\d.]+) \| ([\d.]+) \| (\d+) \|$", PERFORMANCE, re.MULTILINE
     )
     assert len(rows) == 4
     for name, over_fetch, overlap, ndcg, size in rows:
         cells = [name, over_fetch, overlap, ndcg]
         (row,) = (r for r in indexes.splitlines() if [c.strip() for c in r.split("|")][1:5] == cells)
         assert row.split("|")[7].strip() == size
-    text = " ".join(README.split())
+    text = " ".join(PERFORMANCE.split())
     for pattern, file in [
         (r"takes ([\d.]+) times as long as FAISS Flat", "exact-cpu.md"),
         (r"and ([\d.]+) times as long as the whole score matrix", "exact-h200.md"),
@@ -88,11 +96,11 @@ def test_the_figures_of_search_stand_in_results() -> None:
 
 def test_the_figures_of_the_engine_stand_in_results() -> None:
     gpu, cpu = ((ROOT / "results" / f"engine-{name}.md").read_text() for name in ("h200", "cpu"))
-    rows = re.findall(r"^\| (?:fit|encode|peak memory), .*\|$", README, re.MULTILINE)
+    rows = re.findall(r"^\| (?:fit|encode|peak memory), .*\|$", PERFORMANCE, re.MULTILINE)
     assert len(rows) >= 6
     for row in rows:
         assert row in gpu.splitlines()
-    text = " ".join(README.split())
+    text = " ".join(PERFORMANCE.split())
     [(released, theirs)] = re.findall(r"our ratios were ([\d.]+x) and ([\d.]+x)\.", text)
     other = (ROOT / "results" / "engine-h200-other-host.md").read_text()
     for against, ratio in (("the released code's way", released), ("sentence-transformers' trainer", theirs)):
@@ -110,7 +118,7 @@ def test_the_figures_of_the_engine_stand_in_results() -> None:
 
 
 def test_the_sentence_on_static_margins_is_the_studies() -> None:
-    text = " ".join(README.split())
+    text = " ".join(PAPER.split())
     [gains] = re.findall(
         r"worth ([\d.]+) nDCG@10 there from MiniLM without in-batch negatives, and ([\d.]+) with them; ([\d.]+) and "
         r"([\d.]+) from distilBERT; on squadmix, from MiniLM, ([\d.]+) and ([\d.]+)\. ",
@@ -130,9 +138,10 @@ def test_the_sentence_on_static_margins_is_the_studies() -> None:
 
 
 def test_so_is_what_a_study_takes() -> None:
-    text = " ".join(README.split())
-    [found] = re.findall(
-        r"MiniLM took (\d+) runs and (\d+) minutes of training for medquad, (\d+) runs and (\d+) minutes for squad",
+    text = " ".join(PAPER.split())
+    [told] = re.findall(
+        r"MiniLM took (\d+) training runs and (\d+) minutes of training for medquad, (\d+) training runs and "
+        r"(\d+) minutes for squad",
         text,
     )
     expected = []
@@ -140,13 +149,42 @@ def test_so_is_what_a_study_takes() -> None:
         runs = [json.loads(path.read_text()) for path in (ROOT / "results" / "paper" / study).glob("runs/*/run.json")]
         seconds = [run["seconds"] for run in runs if run["spec"] and run["spec"]["model"] == "MiniLM"]
         expected += [f"{len(seconds)}", f"{sum(seconds) / 60:.0f}"]
-    assert list(found) == expected
+    assert list(told) == expected
 
 
-def test_the_files_it_links_to_are_there() -> None:
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
-    assert len(links) >= 5
-    assert not [link for link in links if not (ROOT / link).exists()]
+def test_readme_is_short_and_lists_what_else_there_is() -> None:
+    assert len(README.splitlines()) < 200
+    index = (ROOT / "docs" / "index.md").read_text()
+    for page in PAGES[1:]:
+        assert page.name == "index.md" or f"]({page.name})" in index, page
+        assert page.read_text().startswith("# ")
+
+
+def test_the_files_that_pages_link_to_are_there() -> None:
+    links = {page: re.findall(r"\]\(([^)]+)\)", page.read_text()) for page in PAGES}
+    inside = [(page, link) for page in PAGES for link in links[page] if not link.startswith("http")]
+    assert len([link for page, link in inside if page.name == "README.md"]) >= 5
+    assert len(inside) > 50
+    assert not [(page.name, link) for page, link in inside if not (page.parent / link).exists()]
+
+
+def test_commands_on_the_pages_have_the_options_that_they_are_shown_with() -> None:
+    app: Any = typer.main.get_command(cli.app)
+    checked = 0
+    for page in PAGES:
+        for block in re.findall(r"```bash\n(.*?)```", page.read_text(), re.DOTALL):
+            for line in block.splitlines():
+                words = shlex.split(line, comments=True)
+                if words[:1] != ["remargin"]:
+                    continue
+                command = app
+                for word in words[1:]:
+                    command = getattr(command, "commands", {}).get(word, command)
+                known = {name for option in command.params for name in option.opts}
+                assert command is not app, line
+                assert {word for word in words if word.startswith("--")} <= known, line
+                checked += 1
+    assert checked > 20
 
 
 def test_the_python_examples_run(tiny_model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -156,10 +194,14 @@ def test_the_python_examples_run(tiny_model: Any, monkeypatch: pytest.MonkeyPatc
     rows = [f"how is number {i} made?,it is {i} times one" for i in range(60)]
     Path("faq.csv").write_text("\n".join(["question,answer", *rows]))
     batch = torch.randn(3, 4, 8)
-    names: dict[str, object] = dict(zip(("queries", "positives", "negatives"), batch, strict=True))
-    examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(examples) == 3
-    for example in examples:
-        exec(re.sub(r'"[\w-]+/(all-MiniLM|distilbert)[\w-]+"', repr(str(tiny_model(positions=256))), example), names)
+    count = {}
+    for page in PAGES:
+        names: dict[str, object] = dict(zip(("queries", "positives", "negatives"), batch, strict=True))
+        examples = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+        count[page.stem] = len(examples)
+        for example in examples:
+            here = re.sub(r'"[\w-]+/(all-MiniLM|distilbert)[\w-]+"', repr(str(tiny_model(positions=256))), example)
+            exec(here, names)
+    assert {page: n for page, n in count.items() if n} == {"README": 2, "encoder": 1, "python": 2, "the-loss": 1}
     assert (tmp_path / "runs" / "own" / "best" / "modules.json").is_file()
     assert (tmp_path / "my-retriever" / "modules.json").is_file()

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remargin.data.collection import Collection
-    from remargin.data.prepare import prepare
+    from remargin.data.preparation import prepare
     from remargin.data.triplets import Triplets
     from remargin.errors import InputError
-    from remargin.evaluation.comparison import compare
     from remargin.evaluation.measures import evaluate
     from remargin.evaluation.runs import Run
     from remargin.losses.contrastive import ContrastiveLoss
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from remargin.model.encoder import BiEncoder
     from remargin.paper.benchmarking import benchmark
     from remargin.paper.running import planned, reproduce
+    from remargin.report.comparing import compare
     from remargin.retrieval.search import search
     from remargin.study.sweeping import sweep
     from remargin.training.loop import fit
@@ -45,13 +45,13 @@ _HOMES = {
     "Triplets": "remargin.data.triplets",
     "Validator": "remargin.training.validation",
     "benchmark": "remargin.paper.benchmarking",
-    "compare": "remargin.evaluation.comparison",
+    "compare": "remargin.report.comparing",
     "evaluate": "remargin.evaluation.measures",
     "fit": "remargin.training.loop",
     "fit_settings": "remargin.training.settings",
     "mine": "remargin.mining.negatives",
     "planned": "remargin.paper.running",
-    "prepare": "remargin.data.prepare",
+    "prepare": "remargin.data.preparation",
     "reproduce": "remargin.paper.running",
     "search": "remargin.retrieval.search",
     "sweep": "remargin.study.sweeping",

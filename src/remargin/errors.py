@@ -1,4 +1,4 @@
-"""The one error type that users see, and how text from elsewhere is shown to people."""
+"""The one error type that users see, and how text from elsewhere is made safe to print."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u206
 class InputError(ValueError):
     """Something that the user gave us is wrong: a file, a line, an id, an option. Always one line long.
 
-    Says where it is, what is wrong, and what to do about it. The command line prints it and exits with code 2.
+    It names the place, the problem, and the remedy. The command line prints it and exits with code 2.
 
     Example:
         >>> print(InputError("empty text", file="faq.csv", line=12, id="q7", do="delete the row, or pass --skip-bad"))
@@ -48,11 +48,11 @@ def printable(text: str) -> str:
     a red \\x1b[31mline
     and another
     """
-    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def first_line(error: BaseException) -> str:
-    """What another library's error says, in one line; its kind, if it says nothing.
+    """The first line of another library's error message; the error's class, if the message is empty.
 
     >>> first_line(OSError("no such model\\nsee the manual")), first_line(KeyError())
     ('no such model', 'KeyError')

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from remargin.cli.compare import run_names
 from remargin.cli.options import repeat_flags
 
 QUERIES = 8
@@ -207,17 +206,6 @@ def test_documents_that_are_the_query_itself_are_left_out(
     after = remargin(*command)
     assert after.stdout == before.stdout
     assert after.stderr == "good_one: documents that are the query itself, left out: 1\n"
-
-
-def test_names_are_short_and_tell_the_runs_apart() -> None:
-    def names(*paths: str) -> list[str]:
-        return list(run_names([Path(path) for path in paths]))
-
-    assert names("a/bm25.trec.gz", "a/margin-0.3.run", "a/margin-0.5") == ["bm25", "margin-0.3", "margin-0.5"]
-    assert names("s/1/run.trec", "s/2/run.trec", "s/2/other.trec") == ["1/run", "2/run", "2/other"]
-    assert names("a.trec", "a.run") == ["a.trec", "a.run"]
-    assert names("out/best.trec", "out/last.trec") == ["out/best", "out/last"]  # best means something else
-    assert names("best.trec", "last.trec") == ["best.trec", "last.trec"]
 
 
 def test_only_further_values_of_list_options_get_a_flag() -> None:

@@ -105,9 +105,9 @@ def test_flags_override_the_config(remargin: Any, beir: Path, tiny_model: Any, t
     config.write_text(f"data: {beir}\nmodel: {tiny_model('bert')}\nout: {tmp_path / 'out'}\nquery-length: 12\n")
     result = remargin("prepare", "--config", config)
     assert result.returncode == 0, result.stderr
-    assert "cut at 12" in result.stdout
+    assert "truncated at 12" in result.stdout
     result = remargin("prepare", "--config", config, "--query-length", 13, "--overwrite")
-    assert "cut at 13" in result.stdout
+    assert "truncated at 13" in result.stdout
     config.write_text("modell: x\n")
     result = remargin("prepare", "--config", config)
     assert result.returncode == 2
@@ -140,12 +140,27 @@ def test_an_unwritable_place_is_one_line(remargin: Any, beir: Path, tiny_model: 
     assert "Traceback" not in line
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A collection whose tokenisation takes long enough to be stopped in."""
+    folder = tmp_path_factory.mktemp("large")
+    text = "how do margins adapt to the query and the document " * 8
+    lines = (json.dumps({"_id": f"d{i}", "text": f"{i} {text}"}) + "\n" for i in range(10_000))
+    (folder / "corpus.jsonl").write_text("".join(lines))
+    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "a query"}\n')
+    (folder / "qrels").mkdir()
+    (folder / "qrels" / "test.tsv").write_text("q1\td1\t1\n")
+    return folder
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_leaves_what_the_next_one_uses(number: signal.Signals, tiny_model: Any, tmp_path: Path) -> None:
+def test_a_stopped_run_leaves_what_the_next_one_uses(
+    number: signal.Signals, remargin: Any, large: Path, tiny_model: Any, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "remargin", "prepare", "--data", "docstrings:stdlib"]
-    command += ["--model", str(tiny_model("bert")), "--out", str(out)]
+    arguments = ["prepare", "--data", str(large), "--model", str(tiny_model("bert")), "--out", str(out)]
     as_usual = partial(signal.signal, number, signal.SIG_DFL)  # tests that run in the background inherit deaf ears
+    command = [sys.executable, "-m", "remargin", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=as_usual)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".out.*/new/tokens/documents")) and time.monotonic() < deadline:
@@ -155,5 +170,5 @@ def test_a_stopped_run_leaves_what_the_next_one_uses(number: signal.Signals, tin
     process.communicate(timeout=60)
     assert process.returncode in (130, 128 + number)
     assert [path.name for path in tmp_path.iterdir()] == [".out.unfinished"]
-    subprocess.run(command, check=True, capture_output=True)
+    assert remargin(*arguments).returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from remargin import Collection, InputError, Triplets
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.data.tokens import TokenStore
 from remargin.files.atomic import locked
 from remargin.model.tokenizer import TextSettings, Tokenizer
@@ -41,7 +42,7 @@ def files_below(folder: Path) -> list[str]:
 
 def test_a_prepared_folder_is_the_same_collection_and_its_tokens(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
     settings = TextSettings(query_length=10, document_length=20, document_prefix="document ")
-    report = prepare(beir, tiny_model("bert"), tmp_path / "out", settings=settings)
+    report = prepare(beir, tiny_model("bert"), tmp_path / "out", **asdict(settings))
     assert (report.documents, report.queries) == (20, 10)
     assert report.judgments == {"train": 6, "dev": 2, "test": 2}
     for split in ("train", "dev", "test"):
@@ -265,7 +266,7 @@ def cut_off_after(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cut_off_preparation_goes_on_where_it_was(
     damage: str, beir: Path, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remargin.data.prepare.BATCH", 4)
+    monkeypatch.setattr("remargin.data.preparation.BATCH", 4)
     model = tiny_model("bert")
     with monkeypatch.context() as broken:
         cut_off_after(3, broken)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from remargin import InputError
-from remargin.data.scores import read_scores
+from remargin.data.scores import read_teacher_scores
 from remargin.data.tables import Rejects
 
 PAIRS = [("1", "d7", 8.25), ("1", "d8", -1.5), ("2", "d7", 0.0)]
@@ -39,7 +39,7 @@ def write(path: Path) -> None:
 )
 def test_every_layout_says_the_same(name: str, tmp_path: Path) -> None:
     write(tmp_path / name)
-    found = list(read_scores(tmp_path / name, Rejects()))
+    found = list(read_teacher_scores(tmp_path / name, Rejects()))
     assert [pair[:3] for pair in found] == PAIRS
     first = 2 if name.startswith("s.") and name.endswith(("tsv", "gz", "csv")) else 1
     assert [pair.line for pair in found] == [first, first + 1, first + 2]
@@ -68,9 +68,9 @@ def test_a_bad_line_is_named_or_skipped(name: str, line: str, message: str, tmp_
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines, line, lines[-1]]) + "\n")
     with pytest.raises(InputError, match=rf"{name}:{len(lines) + 1}: {message}; correct it"):
-        list(read_scores(path, Rejects()))
+        list(read_teacher_scores(path, Rejects()))
     rejects = Rejects(skip=True)
-    assert len(list(read_scores(path, rejects))) == 4
+    assert len(list(read_teacher_scores(path, rejects))) == 4
     assert rejects.count == 1
 
 
@@ -78,12 +78,12 @@ def test_wrong_columns_and_empty_files_are_one_clear_line(tmp_path: Path) -> Non
     path = tmp_path / "s.csv"
     path.write_text("qid,pid,score\n1,2,3\n")
     with pytest.raises(InputError, match="no column 'query_id', 'document_id'; its columns are 'qid', 'pid', 'score'"):
-        list(read_scores(path, Rejects()))
+        list(read_teacher_scores(path, Rejects()))
     path.write_text("query_id,document_id,score\n")
     with pytest.raises(InputError, match=r"s\.csv: no scores in it"):
-        list(read_scores(path, Rejects()))
+        list(read_teacher_scores(path, Rejects()))
     (tmp_path / "run").write_text("")
     with pytest.raises(InputError, match="no scores in it"):
-        list(read_scores(tmp_path / "run", Rejects()))
+        list(read_teacher_scores(tmp_path / "run", Rejects()))
     with pytest.raises(InputError, match="no such file"):
-        list(read_scores(tmp_path / "nowhere.tsv", Rejects()))
+        list(read_teacher_scores(tmp_path / "nowhere.tsv", Rejects()))

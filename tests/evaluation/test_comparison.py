@@ -12,8 +12,14 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import ttost_paired
 
-from remargin import InputError, Run, compare
-from remargin.evaluation.comparison import CompareSettings, Comparison, compare_scores, read_scores
+from remargin import InputError, Run
+from remargin.evaluation.comparison import (
+    CompareSettings,
+    Comparison,
+    compare_runs,
+    compare_scores,
+    read_query_scores,
+)
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.significance import minimal_detectable_difference
 
@@ -157,7 +163,7 @@ def test_runs_are_measured_as_evaluate_does_and_missing_queries_are_counted() ->
     qrels = {f"q{i}": {f"d{i}": 1} for i in range(6)}
     whole = Run.of({q: dict.fromkeys(documents, 1.0) for q, documents in qrels.items()})
     part = Run.of({q: dict(ranking) for q, ranking in list(whole.rankings.items())[:4]})
-    found = compare({"part": part, "whole": whole}, qrels, ["RR", "R@5"], samples=100)
+    found = compare_runs({"part": part, "whole": whole}, qrels, ["RR", "R@5"], samples=100)
     assert found.settings == CompareSettings(samples=100)
     for measure, mean in evaluate(part, qrels, ["RR", "R@5"]).means.items():
         row = found.row(measure, "part")
@@ -206,16 +212,16 @@ def test_wrong_settings_are_found_before_anything_is_measured() -> None:
 
     run = Run.of({"q": {"a": 1.0}})
     with pytest.raises(InputError, match="no run 'c'"):
-        compare({"a": run, "b": run}, Untouchable(), reference="c")
+        compare_runs({"a": run, "b": run}, Untouchable(), reference="c")
     with pytest.raises(InputError, match="unknown correction"):
-        compare({"a": run, "b": run}, Untouchable(), correction="?")
+        compare_runs({"a": run, "b": run}, Untouchable(), correction="?")
 
 
 def test_scores_come_back_from_the_table_that_evaluate_writes(tmp_path: Path) -> None:
     qrels = {f"q{i}": {"a": 1} for i in range(5)}
     found = evaluate(Run.of({q: {"b": 2.0, "a": 1.0} for q in list(qrels)[1:]}), qrels, ["RR", "nDCG@10"])
     found.save(tmp_path / "scores.csv.gz")
-    again = read_scores(tmp_path / "scores.csv.gz")
+    again = read_query_scores(tmp_path / "scores.csv.gz")
     assert list(again) == ["RR", "nDCG@10"]
     for measure, of_measure in found.per_query.items():
         assert again[measure] == pytest.approx(of_measure, abs=1e-6)
@@ -237,4 +243,4 @@ def test_scores_come_back_from_the_table_that_evaluate_writes(tmp_path: Path) ->
 def test_a_bad_table_of_scores_is_named(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "scores.csv").write_text(text)
     with pytest.raises(InputError, match=words):
-        read_scores(tmp_path / "scores.csv")
+        read_query_scores(tmp_path / "scores.csv")

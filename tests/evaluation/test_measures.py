@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remargin import InputError
-from remargin.evaluation.comparison import read_scores
+from remargin.evaluation.comparison import read_query_scores
 from remargin.evaluation.measures import evaluate, judged_cutoff
 from remargin.evaluation.runs import Run
 from remargin.evaluation.significance import bootstrap, paired_bootstrap
@@ -106,7 +106,7 @@ def test_saved_scores_are_read_back_whatever_the_query_ids(tmp_path: Path) -> No
     found = evaluate(Run.of({"a,b": {"a": 1.0}, "ü": {"b": 2.0, "a": 1.0}}), {i: {"a": 1} for i in ids}, ["RR", "R@1"])
     for name in ("scores.csv", "scores.csv.gz"):
         found.save(tmp_path / name)
-        assert read_scores(tmp_path / name) == found.per_query
+        assert read_query_scores(tmp_path / name) == found.per_query
     lines = (tmp_path / "scores.csv").read_bytes().splitlines(keepends=True)
     assert lines[:3] == [b"query,RR,R@1\n", b"q1,0.000000,0.000000\n", b'"a,b",1.000000,1.000000\n']
 

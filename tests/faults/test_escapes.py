@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from remargin import Collection, InputError, Run
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.errors import printable
-from remargin.evaluation.comparison import read_scores
+from remargin.evaluation.comparison import read_query_scores
 from remargin.evaluation.measures import evaluate
-from remargin.mining.negatives import MiningSettings, mine
-from remargin.model.tokenizer import TextSettings
+from remargin.mining.negatives import mine
 from remargin.report.page import page_text
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table
@@ -58,8 +57,8 @@ def test_ask_shows_documents_and_ids_escaped(remargin: Callable[..., Any], data:
 
 
 def test_inspect_shows_texts_escaped(remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path) -> None:
-    mine(Collection.load(data, "train"), tmp_path / "t.tsv", MiningSettings(triplets=2))
-    prepare(data, tiny_model(), tmp_path / "prepared", tmp_path / "t.tsv", TextSettings(30, 64))
+    mine(Collection.load(data, "train"), tmp_path / "t.tsv", triplets=2)
+    prepare(data, tiny_model(), tmp_path / "prepared", tmp_path / "t.tsv", document_length=64)
     looked = remargin("inspect", "--data", tmp_path / "prepared", "--model", tiny_model(), "--batch-size", 8)
     assert looked.returncode == 0, looked.stderr
     refuse(looked.stdout)
@@ -108,4 +107,4 @@ def test_names_are_no_formulas_in_a_spreadsheet(tmp_path: Path) -> None:
     found.save(tmp_path / "scores.csv")
     cells = [line.split(",")[0] for line in (tmp_path / "scores.csv").read_text().splitlines()[1:]]
     assert [cell[0] for cell in cells] == ["'", "'", "'", "'", "'", "-", "q"]
-    assert read_scores(tmp_path / "scores.csv") == found.per_query  # and they are read as they were
+    assert read_query_scores(tmp_path / "scores.csv") == found.per_query  # and they are read as they were

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from remargin.cli.options import require_ours
 from remargin.errors import InputError
 from remargin.files.arrays import write_array
 from remargin.files.atomic import new_file, new_folder, refuse_existing, remove_left
+from remargin.study.header import require_own_folder
 from remargin.training.run_folder import RunFolder
 
 
@@ -118,7 +118,7 @@ def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="leads back to itself"):
             RunFolder(out, {}, resume=False)
         with pytest.raises(InputError, match="leads back to itself"):
-            require_ours(out)
+            require_own_folder(out)
 
 
 def test_an_existing_folder_is_kept_unless_overwriting_is_asked_for(tmp_path: Path) -> None:

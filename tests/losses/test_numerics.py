@@ -17,7 +17,7 @@ from remargin.losses.numerics import exact_products
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-@pytest.mark.parametrize("target", ["adaptive", "distributed"])
+@pytest.mark.parametrize("target", ["distributed", pytest.param("adaptive", marks=pytest.mark.slow)])
 def test_memory_of_the_moments_path_at_b_16384_d_768_is_below_half_a_gigabyte(target: str) -> None:
     program = """
         import sys, torch

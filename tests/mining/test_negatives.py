@@ -35,8 +35,7 @@ def test_negatives_are_never_known_positives(
     negatives: Any, collection: Collection, tiny_model: Any, tmp_path: Path
 ) -> None:
     model = BiEncoder.from_pretrained(tiny_model("bert")) if negatives == "model" else None
-    settings = MiningSettings(negatives, depth=25, triplets=3, per_triplet=2)
-    mined = mine(collection, tmp_path / "t.tsv", settings, model)
+    mined = mine(collection, tmp_path / "t.tsv", negatives, model, depth=25, triplets=3, per_triplet=2)
     found = triplets_in(tmp_path / "t.tsv")
     assert mined.triplets == len(found) == 30 * 2 * 3
     assert {(query, positive) for query, positive, _ in found} == {
@@ -49,7 +48,7 @@ def test_negatives_are_never_known_positives(
 
 
 def test_bm25_negatives_share_words_with_the_query(collection: Collection, tmp_path: Path) -> None:
-    mined = mine(collection, tmp_path / "t.tsv", MiningSettings(depth=5))
+    mined = mine(collection, tmp_path / "t.tsv", depth=5)
     assert mined.filled_at_random == 0
     for query, _, [negative] in triplets_in(tmp_path / "t.tsv"):
         topic, _, number = collection.queries[query].split()
@@ -64,7 +63,7 @@ def test_what_the_ranking_lacks_is_drawn_at_random_and_counted(collection: Colle
 
 def test_the_seed_decides(collection: Collection, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        mine(collection, tmp_path / f"{name}.tsv", MiningSettings(seed=seed))
+        mine(collection, tmp_path / f"{name}.tsv", seed=seed)
     first, again, other = ((tmp_path / f"{name}.tsv").read_bytes() for name in "abc")
     assert first == again != other
 
@@ -118,7 +117,7 @@ def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
     other: str, collection: Collection, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 7)
-    settings, model = MiningSettings("model", depth=5), BiEncoder.from_pretrained(tiny_model("bert"))
+    settings, model = {"negatives": "model", "depth": 5}, BiEncoder.from_pretrained(tiny_model("bert"))
     original, calls = mining._Candidates.triplets, []
 
     def stop_at_third(self: Any, chunk: list[str], *rest: Any) -> Any:
@@ -129,7 +128,7 @@ def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
 
     monkeypatch.setattr(mining._Candidates, "triplets", stop_at_third)
     with pytest.raises(KeyboardInterrupt):
-        mine(collection, tmp_path / "t.tsv", settings, model)
+        mine(collection, tmp_path / "t.tsv", model=model, **settings)
     monkeypatch.setattr(mining._Candidates, "triplets", original)
     if other == "model":
         model = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
@@ -140,7 +139,7 @@ def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
     else:
         collection.qrels["q0"] = {"d3": 1}
     for name in ("t.tsv", "whole.tsv"):
-        mine(collection, tmp_path / name, settings, model)
+        mine(collection, tmp_path / name, model=model, **settings)
     assert (tmp_path / "t.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
 
 
@@ -168,9 +167,9 @@ def test_wrong_settings_are_one_clear_line(collection: Collection, tmp_path: Pat
     with pytest.raises(InputError, match="depth must be at least 1"):
         MiningSettings(depth=0)
     with pytest.raises(InputError, match="negatives from a model need one; give --model"):
-        mine(collection, tmp_path / "t.tsv", MiningSettings("model"))
+        mine(collection, tmp_path / "t.tsv", "model")
     with pytest.raises(InputError, match="too few documents"):
-        mine(collection, tmp_path / "t.tsv", MiningSettings(per_triplet=60))
+        mine(collection, tmp_path / "t.tsv", per_triplet=60)
     collection.qrels = {"q0": {"d0": 0}}
     with pytest.raises(InputError, match="no relevant documents"):
         mine(collection, tmp_path / "t.tsv")
@@ -180,5 +179,17 @@ def test_a_query_is_not_its_own_negative(tmp_path: Path) -> None:
     documents = {f"d{i}": f"duplicate question number {i % 3}" for i in range(6)}
     qrels = {f"d{i}": {f"d{(i + 3) % 6}": 1} for i in range(6)}
     collection = Collection("quora", "train", documents, dict(documents), qrels)
-    mine(collection, tmp_path / "t.tsv", MiningSettings(depth=6, triplets=10))
+    mine(collection, tmp_path / "t.tsv", depth=6, triplets=10)
     assert all(query not in negatives for query, _, negatives in triplets_in(tmp_path / "t.tsv"))
+
+
+def test_names_of_a_collection_and_a_model_are_enough(tiny_model: Any, tmp_path: Path) -> None:
+    data, model = "docstrings:json,csv", tiny_model("bert")
+    mined = mine(data, tmp_path / "t.tsv", "model", model, depth=5, split="test")
+    same = mine(
+        Collection.load(data, "test"), tmp_path / "same.tsv", "model", BiEncoder.from_pretrained(model), depth=5
+    )
+    assert mined == same
+    assert (tmp_path / "t.tsv").read_bytes() == (tmp_path / "same.tsv").read_bytes()
+    with pytest.raises(InputError, match="no split 'nights'"):
+        mine(data, tmp_path / "other.tsv", split="nights")

@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 from remargin import BiEncoder, InputError, fit
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.data.training_data import TrainingData
 from remargin.files.arrays import append_array
 from remargin.files.headers import read_header, write_header
 from remargin.losses.inputs import Similarity
 from remargin.losses.teacher import DualTeacherLoss
-from remargin.model.tokenizer import TextSettings, Tokens
+from remargin.model.tokenizer import Tokens
 from remargin.teacher import in_batch as in_batch_teacher
 from remargin.teacher.in_batch import FORMAT, InBatchTeacher
 from remargin.training.settings import fit_settings
@@ -32,7 +32,7 @@ def scored(tiny_model: Any, tmp_path: Path) -> Path:
     rows = [f"query {i}\ta text about {i}\tother words {i}\t{i % 5}.5\t{i % 3}.25" for i in range(12)]
     table = ["query\tpositive\tnegative\tpositive_score\tnegative_score", *rows]
     (tmp_path / "triplets.tsv").write_text("\n".join(table) + "\n")
-    prepare(None, tiny_model(), tmp_path / "data", tmp_path / "triplets.tsv", TextSettings(30, 64))
+    prepare(None, tiny_model(), tmp_path / "data", tmp_path / "triplets.tsv", document_length=64)
     return tmp_path / "data"
 
 

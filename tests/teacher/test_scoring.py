@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from remargin import Collection, InputError, Triplets
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.data.tables import Rejects
 from remargin.data.triplets import read_triplets
 from remargin.files.atomic import locked

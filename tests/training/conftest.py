@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from remargin import BiEncoder, Collection
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.data.training_data import TrainingData
-from remargin.mining.negatives import MiningSettings, mine
-from remargin.model.tokenizer import TextSettings
+from remargin.mining.negatives import mine
 from remargin.training.batches import Batches
 from remargin.training.samplers import RandomSampler
 from remargin.training.settings import FitSettings, fit_settings
@@ -50,8 +49,8 @@ def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def prepared(beir: Path, tiny_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prepared")
-    mine(Collection.load(beir, "train"), folder / "t.tsv", MiningSettings(triplets=3))
-    prepare(beir, tiny_model("bert"), folder / "data", folder / "t.tsv", TextSettings(30, 64))
+    mine(Collection.load(beir, "train"), folder / "t.tsv", triplets=3)
+    prepare(beir, tiny_model("bert"), folder / "data", folder / "t.tsv", document_length=64)
     return folder / "data"
 
 

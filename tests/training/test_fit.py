@@ -16,12 +16,11 @@ import torch
 from torch import nn
 
 from remargin import BiEncoder, Collection, InputError, MarginLoss
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.data.shuffle import Shuffle
 from remargin.data.training_data import TrainingData
 from remargin.evaluation.runs import Run
 from remargin.losses.teacher import DualTeacherLoss
-from remargin.model.tokenizer import TextSettings
 from remargin.training.engine import Engine
 from remargin.training.loop import fit
 from remargin.training.optimiser import make_optimiser
@@ -298,7 +297,7 @@ def test_teachers_are_asked_for_before_the_first_validation(
         fit(model, prepared, tmp_path / "a", settings=settings(target="teacher"), validator=never, say=silent)  # type: ignore[arg-type]
     rows = ({"query": f"q {i}", "positive": f"p {i}", "negative": f"n {i}", "scores": [3, i % 3]} for i in range(16))
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl", TextSettings(30, 64))
+    prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl", document_length=64)
     with pytest.raises(InputError, match="dual supervision needs a second teacher"):
         fit(model, tmp_path / "data", tmp_path / "b", DualTeacherLoss(), settings(), never, say=silent)  # type: ignore[arg-type]
 

@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 
 from remargin import BiEncoder, Collection, InputError
 from remargin.cli import app
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.data.training_data import TrainingData
-from remargin.mining.negatives import MiningSettings, mine
-from remargin.model.tokenizer import TextSettings
+from remargin.mining.negatives import mine
 from remargin.training.batches import Batches
 from remargin.training.inspection import explain, inspect
 from remargin.training.samplers import RandomSampler
@@ -45,10 +44,10 @@ def test_with_dot_products_lengths_matter() -> None:
 @pytest.fixture
 def prepared(tiny_model: Any, tmp_path: Path) -> Path:
     train = Collection.load("docstrings:json,csv,textwrap", "train")
-    mine(train, tmp_path / "triplets.tsv", MiningSettings(triplets=2))
-    lengths = TextSettings(30, 64)
-    prepare("docstrings:json,csv,textwrap", tiny_model(), tmp_path / "data", tmp_path / "triplets.tsv", lengths)
-    return tmp_path / "data"
+    mine(train, tmp_path / "triplets.tsv", triplets=2)
+    folder = tmp_path / "data"
+    prepare("docstrings:json,csv,textwrap", tiny_model(), folder, tmp_path / "triplets.tsv", document_length=64)
+    return folder
 
 
 def test_it_is_the_batch_that_training_sees(tiny_model: Any, prepared: Path) -> None:
@@ -84,7 +83,7 @@ def test_a_querys_positive_is_not_shown_as_its_negative(tiny_model: Any, tmp_pat
     """Though another query of the batch has it as one, with the highest target that there is."""
     triplets = ("how to sort\tkeep them in order\tread a file", "how to read\tread a file\tkeep them in order")
     (tmp_path / "triplets.tsv").write_text("\n".join(triplets) + "\n")
-    prepare(None, tiny_model(), tmp_path / "data", tmp_path / "triplets.tsv", TextSettings(30, 64))
+    prepare(None, tiny_model(), tmp_path / "data", tmp_path / "triplets.tsv", document_length=64)
     found = inspect(BiEncoder.from_pretrained(tiny_model()), tmp_path / "data", batch_size=2)
     assert {passage.text for passage in found.negatives} == {
         "read a file" if found.positive.text == "keep them in order" else "keep them in order"

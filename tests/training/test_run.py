@@ -13,11 +13,10 @@ import pytest
 from lightning_fabric.loggers import CSVLogger
 
 from remargin import BiEncoder, Collection, InputError
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.files.atomic import locked
 from remargin.mining import negatives as mining
 from remargin.mining.negatives import mine
-from remargin.model.tokenizer import TextSettings
 from remargin.report.figures import LineFigure
 from remargin.report.training_run import run_section
 from remargin.training.run import RunRequest, start
@@ -93,7 +92,7 @@ def test_prepared_triplets_are_trained_on_as_they_are(tiny_model: Any, tmp_path:
     """The way for texts with a teacher's scores: prepare, then fit on that folder."""
     rows = ({"query": f"q {i}", "positive": f"p {i}", "negative": f"n {i}", "scores": [3, i % 3]} for i in range(16))
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl", TextSettings(30, 64))
+    prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl", document_length=64)
     request = RunRequest(str(tmp_path / "data"), str(tiny_model("bert")), tmp_path / "run")
     lines: list[str] = []
     fitted = start(request, settings(target="teacher"), say=lines.append)
@@ -342,6 +341,6 @@ def test_a_run_does_not_go_on_with_other_data(prepared: Path, beir: Path, tiny_m
     request = RunRequest(str(tmp_path / "data"), str(tiny_model("bert")), tmp_path / "run")
     start(request, settings(steps=2), say=silent)
     (tmp_path / "t.tsv").write_text("".join(f"q{i}\td{i}\td{i + 1}\n" for i in range(8)))
-    prepare(beir, tiny_model("bert"), tmp_path / "data", tmp_path / "t.tsv", TextSettings(30, 64), overwrite=True)
+    prepare(beir, tiny_model("bert"), tmp_path / "data", tmp_path / "t.tsv", document_length=64, overwrite=True)
     with pytest.raises(InputError, match=r"the run was started on other data: triplets/rows\.bin changed; put back"):
         start(request, settings(steps=2), resume=True, say=silent)

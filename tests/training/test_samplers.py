@@ -19,11 +19,10 @@ import scipy.stats
 import torch
 
 from remargin import BiEncoder, InputError, MarginLoss
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.data.shuffle import Shuffle
 from remargin.data.training_data import TrainingData
 from remargin.data.triplets import Triplets
-from remargin.model.tokenizer import TextSettings
 from remargin.training import topics as topics_module
 from remargin.training.loop import fit
 from remargin.training.samplers import (
@@ -279,7 +278,7 @@ def scored(tiny_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for j in range(3)
     ]
     (folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    prepare(None, tiny_model("bert"), folder / "data", folder / "t.jsonl", TextSettings(30, 64))
+    prepare(None, tiny_model("bert"), folder / "data", folder / "t.jsonl", document_length=64)
     return folder / "data"
 
 
@@ -380,7 +379,7 @@ def test_batches_of_one_triplet_train(target: str, scored: Path, tiny_model: Any
 def test_balanced_needs_scores(tiny_model: Any, tmp_path: Path) -> None:
     rows = [{"query": f"q {i}", "positive": f"p {i}", "negative": f"n {i}"} for i in range(8)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl", TextSettings(30, 64))
+    prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl", document_length=64)
     model = BiEncoder.from_pretrained(tiny_model("bert"))
     with pytest.raises(InputError, match=r'"tas-balanced" needs triplets with scores; .*`remargin teach`'):
         fit(model, tmp_path / "data", tmp_path / "run", settings=settings(sampler="tas-balanced"), say=silent)

@@ -18,6 +18,7 @@ from remargin.cli import (
     benchmark,
     compare,
     demo,
+    evaluate,
     fit,
     fuse,
     index,
@@ -56,7 +57,7 @@ app.command("search")(search.search)
 app.command("ask")(ask.ask)
 app.command("rerank")(search.rerank)
 app.command("fuse", cls=ManyValues)(fuse.fuse)
-app.command("evaluate", cls=ManyValues)(search.evaluate)
+app.command("evaluate", cls=ManyValues)(evaluate.evaluate)
 app.command("compare", cls=ManyValues)(compare.compare)
 app.command("reproduce", cls=ManyValues)(reproduce.reproduce)
 app.command("benchmark", cls=ManyValues)(benchmark.benchmark)

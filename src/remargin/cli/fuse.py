@@ -32,10 +32,10 @@ def fuse(
 ) -> None:
     """Fuse runs by reciprocal rank, or two of them by a weighted sum of scores, given or chosen on a dev split."""
     from remargin.errors import InputError
+    from remargin.evaluation.inputs import without_self_matches
     from remargin.evaluation.runs import Run
     from remargin.files.atomic import refuse_existing
     from remargin.retrieval.fusion import reciprocal_rank, tune_weight, weighted
-    from remargin.retrieval.search import without_self_matches
 
     refuse_existing(out, overwrite)
     idle: dict[str, tuple[str, ...]] = {

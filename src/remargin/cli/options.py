@@ -20,7 +20,6 @@ from remargin.progress import tell
 if TYPE_CHECKING:
     from remargin.data.collection import Collection
     from remargin.data.tables import Rejects
-    from remargin.evaluation.runs import Run
     from remargin.model.encoder import BiEncoder
 
 
@@ -104,13 +103,6 @@ def measure_names(given: list[str] | None, default: Sequence[str]) -> list[str]:
     (['nDCG@10', 'R@1000', 'RR'], ['RR'])
     """
     return [name for value in given or [] for name in value.split()] or list(default)
-
-
-def require_judged(run: Run, path: Path, collection: Collection) -> None:
-    """Refuse a run of which no query is judged: it would measure 0 everywhere, which would mean nothing."""
-    if not run.rankings.keys() & collection.qrels.keys():
-        problem = f"none of its queries is judged in split {collection.split!r} of {collection.name}"
-        raise InputError(problem, file=path, do="give the split or the collection that it was made for")
 
 
 def load_collection(data: str, split: str, skip_bad: bool) -> Collection:

@@ -1,4 +1,4 @@
-"""remargin search, rerank, evaluate: run files and what they are worth."""
+"""remargin search, rerank: run files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import typer
 from remargin.cli.options import (
     Compute,
     Config,
-    Measures,
     Model,
     Overwrite,
     RequiredData,
@@ -19,8 +18,6 @@ from remargin.cli.options import (
     Threads,
     load_collection,
     load_encoder,
-    measure_names,
-    require_judged,
 )
 from remargin.errors import InputError
 from remargin.progress import tell
@@ -89,38 +86,3 @@ def rerank(
     reranked = run_rerank(encoder, first, collection.documents, collection.queries, depth)
     reranked.save(out, tag="rerank", overwrite=overwrite)
     tell(f"wrote {out}: {len(reranked):,} queries")
-
-
-def evaluate(
-    data: RequiredData,
-    run: Annotated[Path, typer.Option(help="The run file to measure.")],
-    measures: Measures = None,
-    per_query: Annotated[Path | None, typer.Option(help="Also write each query's values to this CSV.")] = None,
-    split: Split = "test",
-    skip_bad: SkipBad = False,
-    overwrite: Overwrite = False,
-    config: Config = None,
-) -> None:
-    """Measure a run file against a collection's judgments, as trec_eval does.
-
-    Prints each measure, its mean, and what share of the documents down to its cutoff was judged.
-    """
-    from remargin.evaluation.measures import DEFAULT_MEASURES, judged_cutoff
-    from remargin.evaluation.measures import evaluate as run_evaluate
-    from remargin.evaluation.runs import Run
-    from remargin.retrieval.search import without_self_matches
-
-    names = measure_names(measures, DEFAULT_MEASURES)
-    ranked, collection = Run.load(run), load_collection(data, split, skip_bad)
-    require_judged(ranked, run, collection)
-    ranked, itself = without_self_matches(ranked, collection)
-    found = run_evaluate(ranked, collection.qrels, names)
-    for measure, mean in found.means.items():
-        tell(f"{measure}\t{mean:.4f}\tJudged@{judged_cutoff(measure)}\t{found.judged[measure]:.4f}")
-    if itself:
-        tell(f"documents that are the query itself, left out: {itself:,}")
-    if found.missing:
-        tell(f"judged queries that the run lacks, counted as 0: {len(found.missing):,}")
-    if per_query is not None:
-        found.save(per_query, overwrite)
-        tell(f"wrote {per_query}")

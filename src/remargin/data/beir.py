@@ -1,4 +1,4 @@
-"""BEIR folders: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, each gzipped or not. What everyone exchanges."""
+"""BEIR folders: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, each gzipped or not: the common exchange format."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The public benchmarks of dense retrieval, by the names that ir_datasets has for them.
 
-What people trip over, and how it is handled here:
+Known pitfalls, and how they are handled here:
 
 - A BEIR document is its title and its text; a query is its text alone, without the narrative, keywords or tags that
   Touché-2020, TREC-COVID and CQADupStack have as well. ir_datasets' default text is just that.

@@ -1,4 +1,4 @@
-"""A collection: documents, queries, and which documents are relevant to which query."""
+"""A collection: documents, queries and relevance judgments."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def has_queries(source: Source, split: str) -> bool:
 
 
 def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:
-    """The source that a `--data` string names.
+    """The source that a `--data` string names:
 
-    | string                    | what it is                                                              |
+    | string                    | meaning                                                                 |
     |---------------------------|-------------------------------------------------------------------------|
     | `path/to/folder`          | a BEIR folder, gzipped or not, or what `remargin prepare` wrote         |
     | `irds:NAME`               | a data set of ir_datasets                                               |
@@ -152,3 +152,26 @@ class Collection:
             and id not in self.qrels.get(id, {})
             and " ".join(query.split()) in " ".join(self.documents[id].split())
         )
+
+
+def open_collection(data: str | Path | Collection, split: str = "test", skip_bad: bool = False) -> Collection:
+    """The collection that a verb works on, loaded unless it is already; a warning counts the bad input it skipped.
+
+    Args:
+        data: a collection, or what `Collection.load` takes.
+        split: the split to load; of a collection that is loaded already, its own.
+        skip_bad: set bad input aside, count it, and continue.
+
+    Raises:
+        InputError: for bad input, with its file, line and id.
+
+    Example:
+        >>> collection = open_collection("docstrings:json", "train")
+        >>> open_collection(collection, "train") is collection
+        True
+    """
+    if isinstance(data, Collection):
+        return data
+    collection = Collection.load(data, split, skip_bad)
+    collection.rejects.warn()
+    return collection

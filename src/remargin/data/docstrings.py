@@ -24,10 +24,10 @@ from remargin.errors import InputError
 from remargin.files.shapes import encodable
 from remargin.progress import track
 
-# Not what a user of the library reads.
+# Folders that a user of the library does not read.
 SKIPPED_FOLDERS = {"test", "tests", "testing", "site-packages", "dist-packages", "idlelib", "lib2to3", "__pycache__"}
-SHORTEST_DOCUMENT = 5  # words
-LONGEST_SUMMARY = 300  # characters
+SHORTEST_DOCUMENT = 5  # in words
+LONGEST_SUMMARY = 300  # in characters
 
 
 class Docstring(NamedTuple):
@@ -45,7 +45,7 @@ class Docstrings:
     """The docstrings of the standard library ("stdlib"), of installed packages, or of folders of code.
 
     A query is a summary line; its document is the rest of the docstring under its qualified name. Identical bodies are
-    one document. Dev and test are whole modules that train does not see, and train loses what nearly repeats them.
+    one document. Dev and test are whole modules that train does not see; train loses near-duplicates of them.
     """
 
     def __init__(self, packages: Sequence[str], rejects: Rejects) -> None:
@@ -71,20 +71,20 @@ class Docstrings:
 
     @cached_property
     def _collected(self) -> _Collected:
-        found: dict[str, Docstring] = {}
+        by_name: dict[str, Docstring] = {}
         for package, root in self._roots:
             for doc in self._read(package, root):
-                found.setdefault(doc.name, doc)  # the first, where a name is defined twice, say for another system
-        if not found:
+                by_name.setdefault(doc.name, doc)  # the first, where a name is defined twice, say for another system
+        if not by_name:
             names = ", ".join(package for package, _ in self._roots)
             raise InputError(f"no docstrings with a summary line and more in {names}", do="name another package")
         documents: dict[str, Docstring] = {}
         pairs: dict[tuple[str, str], Docstring] = {}
-        for doc in found.values():
+        for doc in by_name.values():
             first = documents.setdefault(normalised(doc.body), doc)
             pairs.setdefault((normalised(doc.summary), first.name), doc)
-        self.notes["docstrings"] = len(found)
-        self.notes["identical documents merged"] = len(found) - len(documents)
+        self.notes["docstrings"] = len(by_name)
+        self.notes["identical documents merged"] = len(by_name) - len(documents)
         modules = {doc.name: doc.module for doc in documents.values()}
         splits = {name: split_of(module) for name, module in modules.items()}
         dropped = self._leaks(splits, documents, list(pairs))
@@ -103,7 +103,7 @@ class Docstrings:
     ) -> set[tuple[str, str]]:
         """Pairs to drop: queries that a held-out split has too, and train documents that nearly repeat held-out ones.
 
-        Test comes first, then dev, then train: what repeats an earlier split goes.
+        Test comes first, then dev, then train: a pair that repeats an earlier split is dropped.
         """
         leaks: set[tuple[str, str]] = set()
         queries: dict[str, set[str]] = {split: {q for q, d in pairs if splits[d] == split} for split in SPLITS}

@@ -1,4 +1,4 @@
-"""Triplets of ids in memory, in four bytes an id."""
+"""Triplets of ids in memory, with four bytes for each id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from remargin.progress import track
 
 
 def require_tsv(out: Path) -> None:
-    """Refuse another name than that of a TSV file: triplets are written with tabs, and read again by their ending."""
+    """Refuse a file name without the ending .tsv or .tsv.gz, by which the triplets are read again."""
     if not out.name.removesuffix(".gz").endswith(".tsv"):
         raise InputError("the table to write is a .tsv or .tsv.gz", file=out, do="name it so")
 
@@ -48,12 +48,12 @@ class IdTriplets:
         documents: dict[str, int] = {}
         rows, lines = [], []
         for batch in batches(track(read_id_triplets(path, rejects, collection), "triplets")):
-            found = [
+            numbered = [
                 [queries.setdefault(t.query, len(queries))]
                 + [documents.setdefault(id, len(documents)) for id in (t.positive, *t.negatives)]
                 for t in batch
             ]
-            rows.append(np.array(found, np.uint32))
+            rows.append(np.array(numbered, np.uint32))
             lines.append(np.array([t.line for t in batch], np.uint32))
         if not rows:
             raise InputError("no usable triplets in it", file=path, do=rejects.describe())
@@ -73,16 +73,16 @@ class IdTriplets:
         return self.rows[:, :1].astype(np.uint64) * np.uint64(len(self.documents)) + self.rows[:, 1:]
 
     def lines_with(self, scores: NDArray[np.float32]) -> Iterator[bytes]:
-        """The table to write, header first, some lines at a time."""
+        """The lines of the table with scores, header first, some at a time."""
         count = self.rows.shape[1] - 2
-        numbers = [""] if count == 1 else [f"_{i + 1}" for i in range(count)]
-        names = ["query_id", "positive_id", *(f"negative_id{n}" for n in numbers)]
-        yield "\t".join([*names, "positive_score", *(f"negative_score{n}" for n in numbers)]).encode() + b"\n"
+        suffixes = [""] if count == 1 else [f"_{i + 1}" for i in range(count)]
+        names = ["query_id", "positive_id", *(f"negative_id{s}" for s in suffixes)]
+        yield ("\t".join([*names, "positive_score", *(f"negative_score{s}" for s in suffixes)]).encode() + b"\n")
         queries, documents = list(self.queries), list(self.documents)
         for start in range(0, len(self.rows), 65_536):
             some = slice(start, start + 65_536)
             lines = (
-                "\t".join([queries[query], *(documents[d] for d in of_query), *(f"{s:.9g}" for s in of_scores)]) + "\n"
-                for (query, *of_query), of_scores in zip(self.rows[some].tolist(), scores[some].tolist(), strict=True)
+                "\t".join([queries[query], *(documents[d] for d in rows), *(f"{s:.9g}" for s in row_scores)]) + "\n"
+                for (query, *rows), row_scores in zip(self.rows[some].tolist(), scores[some].tolist(), strict=True)
             )
             yield "".join(lines).encode()

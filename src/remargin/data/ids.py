@@ -1,4 +1,4 @@
-"""Millions of string ids on disk, and the way from an id back to its row."""
+"""Millions of string ids on disk, and a lookup from an id to its row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remargin.files.shapes import Count
 
 
 class IdsSize(TypedDict):
-    """What `Ids` needs to know to open its files."""
+    """The sizes that `Ids` needs to open its files."""
 
     count: Count
     text_bytes: Count
@@ -57,15 +57,15 @@ class Ids:
     def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """The row of each id, the last if it is there several times, -1 if it is not."""
         wanted = _hashes(ids)
-        found = np.full(len(ids), -1, np.int64)
+        rows = np.full(len(ids), -1, np.int64)
         places = np.searchsorted(self._hashes, wanted)
         for i, place in enumerate(places.tolist()):
             while place < len(self) and self._hashes[place] == wanted[i]:  # more than once if hashes collide
                 row = int(self._rows[place])
                 if self[row] == ids[i]:
-                    found[i] = row
+                    rows[i] = row
                 place += 1
-        return found
+        return rows
 
 
 class IdWriter:
@@ -92,7 +92,7 @@ class IdWriter:
         self._hashes.append(_hashes(ids))
 
     def close(self) -> IdsSize:
-        """Write the rest; returns what `Ids` needs to know to open them."""
+        """Write the remaining files; returns the sizes that `Ids` needs to open them."""
         none = np.empty(0, np.uint64)
         ends = np.cumsum(np.concatenate([none, *self._lengths]), dtype=np.uint64)
         hashes = np.concatenate([none, *self._hashes])

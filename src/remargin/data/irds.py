@@ -8,7 +8,7 @@ from typing import Any
 from remargin.data.source import LARGEST_GRADE, SPLITS, Judgment, Text
 from remargin.errors import InputError, first_line
 
-# What data sets call our splits.
+# The names that data sets have for our splits.
 _NAMES = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 
 
@@ -48,8 +48,8 @@ class IrDataset:
         stem = name if own is None else parent
         parts = {}
         for split in SPLITS:
-            found = (self._find(f"{stem}/{alias}") for alias in _NAMES[split])
-            part = next((d for d in found if d is not None and d.has_qrels() and d.has_queries()), None)
+            candidates = (self._find(f"{stem}/{alias}") for alias in _NAMES[split])
+            part = next((d for d in candidates if d is not None and d.has_qrels() and d.has_queries()), None)
             if part is not None:
                 parts[split] = part
         if own is not None:
@@ -90,7 +90,7 @@ class IrDataset:
                 self.notes[note] = self.notes.get(note, 0) + 1
 
     def _guarded(self, iterate: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        """What ir_datasets yields; whatever goes wrong inside it, a download above all, is the user's to know."""
+        """The items of ir_datasets; an error inside it, such as a failed download, becomes an InputError."""
         try:
             yield from iterate()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Scores of pairs, kept apart from triplets: a table, or a TREC run file."""
+"""A teacher's scores of pairs in a file of their own: a table, or a TREC run file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN = "query, Q0, document, rank, score, tag"
 
 
 class PairScore(NamedTuple):
-    """How relevant a document is to a query, as someone else says, and the line that says so."""
+    """A teacher's score for a query and a document, and the line it was read from."""
 
     query: str
     document: str
@@ -35,7 +35,7 @@ class PairScore(NamedTuple):
     line: int
 
 
-def read_scores(path: Path, rejects: Rejects) -> Iterator[PairScore]:
+def read_teacher_scores(path: Path, rejects: Rejects) -> Iterator[PairScore]:
     """Scores of a table with the columns query_id, document_id and score (TSV, CSV, JSONL or Parquet), one by one.
 
     A TSV of three columns needs no header if the third is a number. A file of any other name is a TREC run file.
@@ -44,7 +44,7 @@ def read_scores(path: Path, rejects: Rejects) -> Iterator[PairScore]:
         >>> import tempfile
         >>> file = Path(tempfile.mkdtemp()) / "run.trec"
         >>> _ = file.write_text("q1 Q0 d7 1 8.25 teacher\\n")
-        >>> list(read_scores(file, Rejects()))
+        >>> list(read_teacher_scores(file, Rejects()))
         [PairScore(query='q1', document='d7', score=8.25, line=1)]
     """
     kind = Path(path.name.removesuffix(".gz")).suffix.lower()

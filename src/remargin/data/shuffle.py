@@ -1,4 +1,4 @@
-"""A shuffle that can start anywhere: the k-th row of an epoch is computed, not looked up."""
+"""A shuffle that can resume anywhere: the k-th row of an epoch is computed, not looked up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every source of a collection gives: texts and judgments, one after another; and how they are checked."""
+"""What a source of collections is: it streams texts and judgments. And how these are checked."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Judgment(NamedTuple):
 
 
 class Source(Protocol):
-    """Where a collection comes from. Everything is streamed, so that size is no obstacle.
+    """The source of a collection. Everything is streamed, so that large collections fit.
 
-    `notes` says, once all was read, what was merged or dropped on the way, for people.
+    Once all was read, `notes` counts what was merged or dropped, for people.
     """
 
     notes: dict[str, int]
@@ -60,7 +60,7 @@ def checked_texts(texts: Iterator[Text], kind: str, rejects: Rejects) -> Iterato
         if len(item.id.split()) != 1:
             problem = f"{kind} id is empty or has white space in it, which no run file could hold"
         elif "\0" in item.id:
-            problem = f"{kind} id has a NUL byte in it, where trec_eval would cut it off"
+            problem = f"{kind} id has a NUL byte in it, at which trec_eval would truncate it"
         elif not item.text.strip():
             problem = f"{kind} has no text"
         elif hash(item.id) in seen:

@@ -1,4 +1,4 @@
-"""Which split a text belongs to, and which texts of different splits are too much alike."""
+"""Splits into train, dev and test, and near-duplicates between them."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def near_duplicates(texts: Mapping[str, str], of: Mapping[str, str], overlap: fl
     for key, grams in shingles.items():
         for gram in grams:
             holders[gram].append(key)
-    found = set()
+    duplicates = set()
     for key, text in texts.items():
         grams = _shingles(text, words)
         shared = Counter(other for gram in grams for other in holders.get(gram, ()))
         if any(n / (len(grams) + len(shingles[other]) - n) >= overlap for other, n in shared.items()):
-            found.add(key)
-    return found
+            duplicates.add(key)
+    return duplicates
 
 
 def _shingles(text: str, words: int) -> set[int]:

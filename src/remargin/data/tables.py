@@ -1,6 +1,6 @@
 """Rows of text files and tables: lines, JSONL, CSV, TSV and Parquet, gzipped or not.
 
-Readers report what is wrong with a line to a `Rejects`, which either stops at once or, with skip, counts and goes on.
+Readers report a bad line to a `Rejects`, which either raises the error or, with skip, counts it and continues.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import csv
 import gzip
 import itertools
 import json
+import logging
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,18 +21,19 @@ from typing import IO, Any, NamedTuple, TypeVar
 from remargin.errors import InputError
 from remargin.files.shapes import encodable
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 OR_SKIP = ", or skip bad input (--skip-bad)"
 SKIP = f"correct it{OR_SKIP}"
 PACKED_TOGETHER = 1024
-LONGEST_LINE = 1 << 25  # bytes; whatever has longer ones is no text
+LONGEST_LINE = 1 << 25  # bytes; a file with longer lines is no text
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how formulas begin, and texts that were kept from being one
 
 
 class Rejects:
-    """Where bad input goes: raised as an error at once, or with `skip` set aside and counted.
+    """Collects bad input: an error is raised at once, or with `skip` set aside and counted.
 
-    What is set aside is kept packed: the lines of a whole file may be bad, and there may be millions.
+    Errors set aside are kept compressed: all lines of a file may be bad, and there may be millions.
 
     >>> rejects = Rejects(skip=True)
     >>> rejects.add(InputError("empty text", file="corpus.jsonl", line=3))
@@ -71,6 +73,12 @@ class Rejects:
         """How many errors were set aside, and the first of them; None if there were none."""
         return f"the first of {self.count:,} rejects: {self.first}" if self.count else None
 
+    def warn(self) -> None:
+        """Log a warning that counts the errors set aside and shows the first, if there are any."""
+        if self.count:
+            first = str(self.first).removesuffix(f"; {SKIP}")  # that advice has been followed
+            log.warning("skipped bad input: %s, the first is %s", f"{self.count:,}", first)
+
     def write(self, path: Path) -> None:
         """One JSON object a line: file, line, id and problem of everything set aside."""
         with open(path, "wb") as out:
@@ -79,7 +87,7 @@ class Rejects:
 
 
 def spreadsheet_cell(text: str) -> str:
-    """Text for a CSV cell that no spreadsheet computes: what begins like a formula gets an apostrophe before it.
+    """Text for a CSV cell that no spreadsheet computes: a text that begins like a formula gets an apostrophe.
 
     >>> spreadsheet_cell("=1+2"), spreadsheet_cell("-0.5"), spreadsheet_cell("q1")
     ("'=1+2", '-0.5', 'q1')
@@ -160,8 +168,8 @@ def read_lines(path: Path, rejects: Rejects) -> Iterator[tuple[int, str]]:
                     continue
                 yield number, line
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            cut = "the gzip data ends early" if isinstance(error, EOFError) else f"not valid gzip data ({error})"
-            rejects.add(InputError(cut, file=path, line=number + 1, do="fetch or pack the file again"))
+            problem = "the gzip data ends early" if isinstance(error, EOFError) else f"not valid gzip data ({error})"
+            rejects.add(InputError(problem, file=path, line=number + 1, do="fetch or pack the file again"))
 
 
 def _raw_lines(file: IO[bytes]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""A store on disk of texts that were tokenised once."""
+"""A store of tokenised texts on disk."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class TokenStore:
         made = {"tokenizer": self.header["tokenizer"], "length": self.header["length"], "prefix": self.header["prefix"]}
         for name, value in {"tokenizer": tokenizer.fingerprint, "length": length, "prefix": prefix}.items():
             if made[name] != value:
-                what = "another tokenizer" if name == "tokenizer" else f"{name} {made[name]!r}, not {value!r}"
-                raise InputError(f"the token store was made with {what}", file=self.folder, do=self.REMEDY)
+                difference = "another tokenizer" if name == "tokenizer" else f"{name} {made[name]!r}, not {value!r}"
+                raise InputError(f"the token store was made with {difference}", file=self.folder, do=self.REMEDY)
 
     def verify(self) -> None:
         """Read every byte and compare with the checksums in the header."""
@@ -126,7 +126,7 @@ class TokenWriter:
         self.append(ids, *self.tokenise(texts))
 
     def tokenise(self, texts: Sequence[str]) -> tuple[Tokens, int]:
-        """Tokens of texts, prefix included, and how many were cut. May run in another thread, ahead of `append`."""
+        """Tokens of texts, prefix included, and how many were truncated. May run in a thread, ahead of `append`."""
         return self._tokenise([self._prefix + text for text in texts] if self._prefix else texts)
 
     def append(self, ids: Sequence[str], tokens: Tokens, truncated: int) -> None:
@@ -138,7 +138,7 @@ class TokenWriter:
         self.truncated += truncated
 
     def close(self) -> TokensHeader:
-        """Write what is left and the header; returns the header."""
+        """Write the ends and the header; returns the header."""
         lengths = np.concatenate(self._lengths) if self._lengths else np.empty(0, np.int64)
         append_array(self._folder / "ends.bin", 0, np.cumsum(lengths, dtype=np.uint64))
         header: TokensHeader = {

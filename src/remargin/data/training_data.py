@@ -29,6 +29,6 @@ class TrainingData:
         self.triplets = Triplets(folder / "triplets")
 
     def require(self, model: BiEncoder) -> None:
-        """Raise an InputError unless the texts were cut into tokens as this model wants them."""
+        """Raise an InputError unless the texts were tokenised with this model's tokenizer, lengths and prefixes."""
         self.queries.require(model.tokenizer, model.query_length, model.query_prefix)
         self.documents.require(model.tokenizer, model.document_length, model.document_prefix)

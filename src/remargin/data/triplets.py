@@ -32,7 +32,7 @@ from remargin.files.shapes import Checksums, Count, Size
 # The columns of a TSV without a header: texts or ids, and a teacher's scores of ids.
 PLAIN = ["query", "positive", "negative"]
 SCORED_IDS = ["positive_score", "negative_score", *PLAIN]
-# So many margins are enough to know how large a teacher's margins are.
+# Margins sampled to estimate how large a teacher's margins are.
 MARGINS_AT_MOST = 1_000_000
 
 
@@ -170,8 +170,8 @@ def read_triplets(path: Path, rejects: Rejects, ids: bool) -> tuple[bool, Iterat
     negatives as `negative_1`, `negative_2`, or as a list in JSONL and Parquet. Optional: `positive_score` and
     `negative_score` (`negative_score_1`, ...), or a list `scores`, the positive's first. A TSV without a header that
     has three columns is query, positive, negative: taken for ids or texts as the argument `ids` says. One of five, the
-    first two of them numbers, is what is published for MS MARCO: positive_score, negative_score, query_id, positive_id,
-    negative_id.
+    first two of them numbers, is the format published for MS MARCO: positive_score, negative_score, query_id,
+    positive_id, negative_id.
     """
     names = _headless(path) if path.name.removesuffix(".gz").endswith(".tsv") else None
     if names is not None:
@@ -189,7 +189,7 @@ def read_triplets(path: Path, rejects: Rejects, ids: bool) -> tuple[bool, Iterat
 
 
 def read_id_triplets(path: Path, rejects: Rejects, collection: Collection | None = None) -> Iterator[TripletText]:
-    """Triplets of a table of ids. Those that name what a collection does not have go to `rejects`."""
+    """Triplets of a table of ids. Triplets with ids that the collection lacks go to `rejects`."""
     are_ids, triplets = read_triplets(path, rejects, ids=True)
     if not are_ids:
         do = "give query_id, positive_id and negative_id, as `remargin mine` writes them"
@@ -204,7 +204,7 @@ def read_id_triplets(path: Path, rejects: Rejects, collection: Collection | None
 
 
 def _unknown(triplet: TripletText, collection: Collection) -> tuple[str, str] | None:
-    """What is wrong with a triplet whose query or document the collection lacks, and that id."""
+    """The problem of a triplet whose query or document the collection lacks, and that id; None if it has both."""
     if triplet.query not in collection.queries:
         return f"query is not in the collection's {collection.split} split", triplet.query
     for id in (triplet.positive, *triplet.negatives):
@@ -214,7 +214,7 @@ def _unknown(triplet: TripletText, collection: Collection) -> tuple[str, str] | 
 
 
 def _headless(path: Path) -> list[str] | None:
-    """What the columns of a TSV are whose first line is no header; None if it is one."""
+    """The columns of a TSV whose first line is no header; None if it is one."""
     _, first = next(delimited_records(path, Rejects(skip=True), "\t"), (1, []))
     if len(first) == len(SCORED_IDS) and all(map(is_number, first[:2])):
         return SCORED_IDS
@@ -290,8 +290,8 @@ def _scores(values: dict[str, Any], negatives: int) -> list[float] | None:
 
 
 def _numbered(values: dict[str, Any], name: str) -> list[str]:
-    found = {int(m[1]): column for column in values if (m := re.fullmatch(rf"{re.escape(name)}_(\d+)", column))}
-    return [found[number] for number in sorted(found)]
+    columns = {int(m[1]): column for column in values if (m := re.fullmatch(rf"{re.escape(name)}_(\d+)", column))}
+    return [columns[number] for number in sorted(columns)]
 
 
 def _text(value: Any, name: str) -> str:

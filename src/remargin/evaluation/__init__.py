@@ -1,1 +1,1 @@
-"""Run files and what they are worth."""
+"""Run files, measures, and significance tests."""

@@ -1,4 +1,4 @@
-"""Runs compared with one of them, query by query: which are as good, which are no worse, which differ."""
+"""Runs compared with one of them, query by query: which are equivalent, non-inferior or different."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Scores = Mapping[str, Mapping[str, float]]  # values by measure and query
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """What runs are compared with, and by which tests. See `compare`.
+    """The run that the others are compared with, and the tests. See `compare_runs`.
 
     >>> CompareSettings(bound=-1)
     Traceback (most recent call last):
@@ -156,6 +156,8 @@ class ComparedRun:
 class Comparison:
     """Runs compared with a reference, and how. A group of tests is all comparisons within one measure.
 
+    `self_matches` counts, for each run, the documents left out because they are the query itself.
+
     >>> scores = {"a": {"RR": {"q1": 1.0, "q2": 0.5}}, "b": {"RR": {"q1": 0.5, "q2": 0.5}}}
     >>> comparison = compare_scores(scores, reference="b")
     >>> comparison.runs, comparison.measures, comparison.row("RR", "a").difference.mean.mean
@@ -165,6 +167,7 @@ class Comparison:
     rows: list[ComparedRun] = field(repr=False)
     settings: CompareSettings
     unit: str = "queries"
+    self_matches: dict[str, int] = field(default_factory=dict, repr=False)
 
     @property
     def runs(self) -> list[str]:
@@ -181,7 +184,7 @@ class Comparison:
         return next(row for row in self.rows if (row.measure, row.run) == (measure, run))
 
 
-def compare(
+def compare_runs(
     runs: Mapping[str, Run],
     qrels: Mapping[str, Mapping[str, int]],
     measures: Sequence[str] = ("nDCG@10",),
@@ -202,8 +205,8 @@ def compare(
         bound: the largest difference that does not matter.
         alpha: p values below it count. Confidence intervals cover 1 - alpha.
         correction: bonferroni, holm or none, over all comparisons within a measure.
-        samples: of Fisher's randomisation test, where the exact one would need more.
-        seed: for those samples.
+        samples: samples of Fisher's randomisation test, where the exact test would need more.
+        seed: the seed of those samples.
 
     Raises:
         InputError: for fewer than two runs or two judged queries, and for an unknown reference, measure or correction.
@@ -212,8 +215,8 @@ def compare(
         >>> qrels = {f"q{i}": {"a": 1} for i in range(9)}
         >>> good = Run.of({query: {"a": 2.0, "b": 1.0} for query in qrels})
         >>> bad = Run.of({query: {"b": 2.0, "a": 1.0} for query in qrels})
-        >>> found = compare({"good": good, "same": good, "bad": bad}, qrels, ["RR"])
-        >>> [(row.run, row.mean.mean, row.is_best, row.equivalent) for row in found.rows]
+        >>> comparison = compare_runs({"good": good, "same": good, "bad": bad}, qrels, ["RR"])
+        >>> [(row.run, row.mean.mean, row.is_best, row.equivalent) for row in comparison.rows]
         [('good', 1.0, True, False), ('same', 1.0, True, True), ('bad', 0.5, False, False)]
     """
     settings = CompareSettings(reference, bound, alpha, correction, samples, seed)
@@ -235,18 +238,18 @@ def compare_scores(
     missing: Mapping[str, int] | None = None,
     unit: str = "queries",
 ) -> Comparison:
-    """Compare runs that are already measured: values by run, measure and query. Otherwise like `compare`.
+    """Compare runs that are already measured: values by run, measure and query. Otherwise like `compare_runs`.
 
     Args:
-        scores: for each run the same measures, for each measure the same queries. See `read_scores`.
+        scores: for each run the same measures, for each measure the same queries. See `read_query_scores`.
         reference: the name of a run, or best.
         bound: the largest difference that does not matter.
         alpha: p values below it count.
         correction: bonferroni, holm or none.
-        samples: of Fisher's randomisation test.
-        seed: for those samples.
+        samples: samples of Fisher's randomisation test.
+        seed: the seed of those samples.
         missing: for each run, how many of its values stand for something that it lacked.
-        unit: what the values belong to, if not queries: data sets, say.
+        unit: the unit that the values belong to, if not queries: data sets, say.
 
     Example:
         >>> means = {"ours": {"nDCG@10": {"fiqa": 0.31, "scifact": 0.64, "quora": 0.83}}}
@@ -266,13 +269,13 @@ def _compare(
     measures = list(next(iter(scores.values())))
     if not measures:
         raise InputError("there is no measure to compare by", do="give one or more, such as nDCG@10")
-    for run, of_run in scores.items():
-        for measure in of_run.keys() ^ set(measures):
+    for run, values_by_measure in scores.items():
+        for measure in values_by_measure.keys() ^ set(measures):
             raise InputError(f"not all runs were measured by {measure}: see {run}", do="measure them all alike")
     rows = []
     for measure in measures:
         values = _aligned(scores, measure)
-        means = {run: mean_interval(of_run, 1 - settings.alpha) for run, of_run in values.items()}
+        means = {run: mean_interval(run_values, 1 - settings.alpha) for run, run_values in values.items()}
         highest = max(interval.mean for interval in means.values())
         is_best = {run: means[run].mean >= highest - ROUNDING for run in means}
         reference = settings.reference if settings.reference != BEST else next(run for run in means if is_best[run])
@@ -293,13 +296,13 @@ def _compare(
     return Comparison(rows, settings, unit)
 
 
-def read_scores(path: str | Path) -> dict[str, dict[str, float]]:
+def read_query_scores(path: str | Path) -> dict[str, dict[str, float]]:
     """Values by measure and query from a table that `Evaluation.save` wrote, or any other with a column `query`.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "scores.csv"
     >>> _ = file.write_text("query,nDCG@10,RR\\nq1,0.5,1.0\\nq2,0.25,0.5\\n")
-    >>> read_scores(file)
+    >>> read_query_scores(file)
     {'nDCG@10': {'q1': 0.5, 'q2': 0.25}, 'RR': {'q1': 1.0, 'q2': 0.5}}
     """
     path = Path(path)
@@ -310,12 +313,12 @@ def read_scores(path: str | Path) -> dict[str, dict[str, float]]:
             raise InputError("no column 'query'", file=path, line=line, do="use a table that `evaluate` wrote")
         query = cell_text(str(cell))
         for measure, text in row.items():
-            of_measure = scores.setdefault(measure, {})
-            if query in of_measure:
+            values = scores.setdefault(measure, {})
+            if query in values:
                 raise InputError(
                     "appears a second time", file=path, line=line, id=query, do="keep one of the two lines"
                 )
-            of_measure[query] = _number(text, path, line, query)
+            values[query] = _number(text, path, line, query)
     if not scores:
         raise InputError("no values", file=path, do="use a table that `evaluate` wrote")
     return scores
@@ -336,15 +339,16 @@ def _aligned(scores: Mapping[str, Scores], measure: str) -> dict[str, Array]:
     """Each run's values of a measure, in the same order of queries."""
     first = next(iter(scores))
     queries = list(scores[first][measure])
-    for run, of_run in scores.items():
-        different = of_run[measure].keys() ^ set(queries)
+    values = {run: run_scores[measure] for run, run_scores in scores.items()}
+    for run, run_values in values.items():
+        different = run_values.keys() ^ set(queries)
         if different:
             problem = f"{first} and {run} were measured on different queries, such as {min(different)!r}"
             raise InputError(problem, do="measure all runs on the same ones")
-        for query, value in of_run[measure].items():
+        for query, value in run_values.items():
             if not math.isfinite(value):
                 raise InputError(f"{measure} of {run} is {value}", id=query, do="measure it again")
-    return {run: np.array([of_run[measure][query] for query in queries], float) for run, of_run in scores.items()}
+    return {run: np.array([run_values[query] for query in queries], float) for run, run_values in values.items()}
 
 
 def _differences(values: dict[str, Array], reference: str, settings: CompareSettings) -> dict[str, Difference]:

@@ -17,8 +17,9 @@ from typing import Any
 from remargin.data.source import LARGEST_GRADE
 from remargin.data.tables import spreadsheet_cell
 from remargin.errors import InputError
+from remargin.evaluation.inputs import JudgedData, Judgments, RunOrFile, judged_runs
 from remargin.evaluation.runs import Run, check_ids
-from remargin.files.atomic import new_file
+from remargin.files.atomic import new_file, refuse_existing
 
 DEFAULT_MEASURES = ("nDCG@10", "R@100", "RR")
 _JUDGED_CUTOFF = 10  # for measures that have none of their own
@@ -26,16 +27,18 @@ _JUDGED_CUTOFF = 10  # for measures that have none of their own
 
 @dataclass
 class Evaluation:
-    """What a run is worth: each measure for each judged query, and on average.
+    """How effective a run is: each measure for each judged query, and on average.
 
-    A judged query that the run lacks counts as 0 and is listed in `missing`. `judged` says for each measure what share
-    of the documents down to its cutoff (`judged_cutoff`) was judged, with whatever grade: where it is low, the measure
+    A judged query that the run lacks counts as 0 and is listed in `missing`. `judged` is the share of documents down
+    to each measure's cutoff (`judged_cutoff`) that have a judgment, with whatever grade: where it is low, the measure
     says little. It is a mean over the queries that the run has, for the others have no documents; NaN if it has none.
+    `self_matches` counts the documents that were left out because they are the query itself.
     """
 
     per_query: dict[str, dict[str, float]] = field(repr=False)
     missing: list[str] = field(repr=False)
     judged: dict[str, float] = field(repr=False)
+    self_matches: int = 0
 
     @property
     def means(self) -> dict[str, float]:
@@ -49,35 +52,60 @@ class Evaluation:
             table.writerow(["query", *self.per_query])
             for query in next(iter(self.per_query.values())):
                 table.writerow(
-                    [spreadsheet_cell(query), *(f"{of_query[query]:.6f}" for of_query in self.per_query.values())]
+                    [spreadsheet_cell(query), *(f"{values[query]:.6f}" for values in self.per_query.values())]
                 )
 
 
 def evaluate(
-    run: Run, qrels: Mapping[str, Mapping[str, int]], measures: str | Sequence[str] = DEFAULT_MEASURES
+    run: RunOrFile,
+    data: JudgedData,
+    measures: str | Sequence[str] = DEFAULT_MEASURES,
+    per_query: str | Path | None = None,
+    split: str = "test",
+    skip_bad: bool = False,
+    overwrite: bool = False,
 ) -> Evaluation:
     """Measure a run against judgments, as trec_eval does.
 
     Documents without a judgment count as not relevant; `Evaluation.judged` says how many have one. nDCG takes the grade
     itself as gain, so that a 3 weighs three times as much as a 1. R, RR, AP, P and Success only ask whether a document
     is relevant: whether its grade is 1 or more. TREC-DL wants 2 or more there: write R(rel=2)@1000. Negative grades,
-    TREC's marks for junk, are as good as none.
+    TREC's marks for junk, are as good as none. Against a collection, documents that are the query itself are left out;
+    see `Collection.self_matches`.
 
     Args:
-        run: the run.
-        qrels: grades by query and document.
+        run: the run, or a TREC run file.
+        data: a collection, what `Collection.load` takes, or judgments: grades by query and document.
         measures: names as ir_measures has them, one or several: nDCG@10, R@1000, RR, Success@100, R(rel=2)@1000.
+        per_query: a CSV file to write, with each query's values.
+        split: the collection's split.
+        skip_bad: set bad input of the collection aside, count it, and continue.
+        overwrite: replace `per_query` if it exists.
 
     Raises:
         InputError: for a measure that ir_measures does not know or cannot compute, an id that is no string or has a
-            NUL byte, a grade that is no whole number or beyond a million, and without judgments.
+            NUL byte, a grade that is no whole number or beyond a million, without judgments, and for a run of which no
+            query is judged in the collection.
 
     Example:
-        >>> found = evaluate(Run.of({"q1": {"a": 2.0, "b": 1.0}}), {"q1": {"b": 1}, "q2": {"a": 1}}, ["RR", "R@1"])
-        >>> found.means, found.judged, found.missing
+        >>> run = Run.of({"q1": {"a": 2.0, "b": 1.0}})
+        >>> evaluation = evaluate(run, {"q1": {"b": 1}, "q2": {"a": 1}}, ["RR", "R@1"])
+        >>> evaluation.means, evaluation.judged, evaluation.missing
         ({'RR': 0.25, 'R@1': 0.0}, {'RR': 0.5, 'R@1': 0.0}, ['q2'])
     """
     parsed = {name: _parse(name) for name in ([measures] if isinstance(measures, str) else measures)}
+    if per_query is not None:
+        refuse_existing(Path(per_query), overwrite)
+    judged = judged_runs({"run": run}, data, split, skip_bad)
+    evaluation = _evaluate(judged.runs["run"], judged.qrels, parsed)
+    evaluation.self_matches = judged.self_matches["run"]
+    if per_query is not None:
+        evaluation.save(per_query, overwrite)
+    return evaluation
+
+
+def _evaluate(run: Run, qrels: Judgments, parsed: Mapping[str, Any]) -> Evaluation:
+    """Measures by name, each parsed."""
     if not qrels:
         raise InputError("there are no judgments to measure against", do="choose a split that has some")
     values: dict[Any, dict[str, float]] = {measure: dict.fromkeys(qrels, 0.0) for measure in parsed.values()}
@@ -116,8 +144,8 @@ def own_cutoff(measure: str) -> int | None:
     >>> own_cutoff("nDCG@10"), own_cutoff("RR"), own_cutoff("IPrec@0.1")
     (10, None, None)
     """
-    found = _parse(measure).params.get("cutoff")
-    return None if found is None else int(found)
+    cutoff = _parse(measure).params.get("cutoff")
+    return None if cutoff is None else int(cutoff)
 
 
 def _grades(query: str, judged: Mapping[str, int]) -> dict[str, int]:
@@ -140,7 +168,7 @@ def _judged(rankings: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Map
 def _metrics(
     measures: Sequence[Any], qrels: dict[str, dict[str, int]], rankings: dict[str, dict[str, float]]
 ) -> Iterable[Any]:
-    """What ir_measures finds, with ties broken alike in every measure.
+    """The values that ir_measures computes, with ties broken alike in every measure.
 
     Those that trec_eval lacks (RR@10 is one) come from other programs, most of which put tied documents into another
     order. They get ranks instead of scores. pytrec_eval crashes on negative grades, which trec_eval takes as no
@@ -150,14 +178,14 @@ def _metrics(
 
     if not rankings:
         return
-    of_trec_eval = [measure for measure in measures if ir_measures.pytrec_eval.supports(measure)]
-    if of_trec_eval:
+    by_trec_eval = [measure for measure in measures if ir_measures.pytrec_eval.supports(measure)]
+    if by_trec_eval:
         grades = {
             query: {document: grade for document, grade in judged.items() if grade >= 0}
             for query, judged in qrels.items()
         }
-        yield from ir_measures.iter_calc(of_trec_eval, grades, rankings)
-    others = [measure for measure in measures if measure not in of_trec_eval]
+        yield from ir_measures.iter_calc(by_trec_eval, grades, rankings)
+    others = [measure for measure in measures if measure not in by_trec_eval]
     if others:
         ranks = {
             query: {document: -float(rank) for rank, document in enumerate(ranking)}
@@ -167,9 +195,9 @@ def _metrics(
             yield from ir_measures.iter_calc(others, qrels, ranks)
         except (OSError, subprocess.CalledProcessError, ZeroDivisionError) as error:
             names = " or ".join(map(str, others))
-            of_gdeval = "; this one needs Perl, and numbers as query ids"
-            of_accuracy = "; Accuracy is not defined where the last document is relevant"
-            do = "choose another" + (of_accuracy if isinstance(error, ZeroDivisionError) else of_gdeval)
+            gdeval = "; this one needs Perl, and numbers as query ids"
+            accuracy = "; Accuracy is not defined where the last document is relevant"
+            do = "choose another" + (accuracy if isinstance(error, ZeroDivisionError) else gdeval)
             raise InputError(f"ir_measures could not compute {names}", do=do) from None
 
 

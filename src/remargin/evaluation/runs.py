@@ -1,4 +1,4 @@
-"""Runs: for each query, documents in order of their score. TREC run files in and out."""
+"""Runs (rankings): for each query, documents in order of their score. Reads and writes TREC run files."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Run:
 
     @classmethod
     def of(cls, scores: Mapping[str, Mapping[str, float]], depth: int | None = None) -> Run:
-        """A run from scores in any order, cut at some depth."""
+        """A run from scores in any order, with at most `depth` documents for each query."""
         run = cls({query: dict(documents) for query, documents in scores.items()})
         if depth is not None:
-            for query, found in run.rankings.items():
-                run.rankings[query] = dict(itertools.islice(found.items(), min(depth, len(found))))
+            for query, ranking in run.rankings.items():
+                run.rankings[query] = dict(itertools.islice(ranking.items(), min(depth, len(ranking))))
         return run
 
     @classmethod
@@ -74,8 +74,8 @@ class Run:
         with new_file(path, overwrite) as out:
             for query, ranking in self.rankings.items():
                 scores = np.fromiter(ranking.values(), np.float64, len(ranking))
-                of_float32 = (scores == scores.astype(np.float32)).all()
-                written = map("{:.9g}".format if of_float32 else repr, scores.tolist())
+                fits_float32 = (scores == scores.astype(np.float32)).all()
+                written = map("{:.9g}".format if fits_float32 else repr, scores.tolist())
                 lines = (
                     f"{query} Q0 {document} {rank} {score} {tag}\n"
                     for rank, (document, score) in enumerate(zip(ranking, written, strict=True), 1)
@@ -113,7 +113,7 @@ class Run:
 
 
 def check_ids(kind: str, ids: Iterable[str]) -> None:
-    """Refuse what pytrec_eval crashes on, or cuts off at a NUL byte."""
+    """Refuse ids on which pytrec_eval crashes, or which it truncates at a NUL byte."""
     with contextlib.suppress(TypeError):  # an id that is not a string
         if "\0" not in "".join(ids):
             return
@@ -151,7 +151,7 @@ def _in_order(documents: Mapping[str, float]) -> bool:
 
 
 def _read_quickly(path: Path) -> dict[str, dict[str, float]] | None:
-    """The scores of a run file in which nothing is amiss; else None, and `_read_carefully` says what it is."""
+    """The scores of a run file without a fault; else None, and `_read_carefully` names the fault."""
     scores: dict[str, dict[str, float]] = {}
     ranking: dict[str, float] = {}
     lines, last = 0, ""

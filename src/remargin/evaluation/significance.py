@@ -1,8 +1,8 @@
-"""How sure a mean is, and a difference of means: intervals and paired tests over queries.
+"""Confidence intervals of means and of differences, and paired tests over queries.
 
 The tests take the values of two runs, a and b, for the same queries in the same order, and look at a - b. They need at
-least two queries. Where every query differs by the same amount there is nothing left to doubt: their p values are
-then 0 or 1, and one half exactly on a bound.
+least two queries. If every query differs by the same amount, the variance is 0: the p values are then 0 or 1, and one
+half exactly on a bound.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Interval(NamedTuple):
 def bootstrap(values: Sequence[float], confidence: float = 0.95, samples: int = 10_000, seed: int = 0) -> Interval:
     """The mean of values and its percentile bootstrap interval, from resampled queries.
 
-    >>> found = bootstrap([0.0, 1.0] * 50)
-    >>> found.mean, 0.35 < found.low < found.high < 0.65
+    >>> interval = bootstrap([0.0, 1.0] * 50)
+    >>> interval.mean, 0.35 < interval.low < interval.high < 0.65
     (0.5, True)
     """
     data = np.asarray(values, float)

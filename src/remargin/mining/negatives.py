@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import numpy as np
 
-from remargin.data.collection import Collection, texts_fingerprint
+from remargin.data.collection import Collection, open_collection, texts_fingerprint
 from remargin.data.id_triplets import require_tsv
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from remargin.model.encoder import BiEncoder
 
 Negatives = Literal["bm25", "random", "model"]
-QUERIES_AT_ONCE = 2000  # in each part of the work, which is not done again once it is done
+QUERIES_AT_ONCE = 2000  # in each part of the work; a finished part is not repeated
 FORMAT = "remargin-mining-2"
 
 
 @dataclass(frozen=True)
 class MiningSettings:
-    """How negatives are chosen.
+    """How negatives are chosen; see `mine`.
 
     For each query and each of its positives, `triplets` triplets with `per_triplet` negatives each are drawn from the
-    `depth` best documents of the ranking, except those known to be relevant. Where these are too few, the rest is drawn
+    `depth` best documents of the ranking, except those known to be relevant. If these are too few, the rest is drawn
     at random from the whole collection.
     """
 
@@ -63,13 +63,13 @@ class MinedPart(TypedDict):
 
 @dataclass
 class Mined:
-    """What `mine` wrote.
+    """Counts of the triplets that `mine` wrote.
 
     Attributes:
-        triplets: how many.
-        queries: how many of the queries had a relevant document, and so got triplets.
+        triplets: triplets written.
+        queries: queries that have a relevant document, and so triplets.
         filled_at_random: negatives that were drawn at random because the ranking had too few documents.
-        without_ranking: how many of the queries have an empty ranking, so that all their negatives are random.
+        without_ranking: queries whose ranking is empty, so that all their negatives are random.
     """
 
     triplets: int
@@ -79,32 +79,58 @@ class Mined:
 
 
 def mine(
-    collection: Collection,
+    data: str | Path | Collection,
     out: str | Path,
-    settings: MiningSettings | None = None,
-    model: BiEncoder | None = None,
+    negatives: Negatives = "bm25",
+    model: str | Path | BiEncoder | None = None,
+    depth: int = 1000,
+    triplets: int = 1,
+    per_triplet: int = 1,
+    seed: int = 0,
+    split: str = "train",
+    skip_bad: bool = False,
     overwrite: bool = False,
 ) -> Mined:
-    """Write a table of triplets for a collection's judgments, as ids: query, positive, and one or several negatives.
+    """Write a table of training triplets for a collection's judgments, as ids: query, positive, and negatives.
 
-    The same seed gives the same triplets. A run that was killed goes on with the queries that it had not finished: what
-    it had done lies in a folder beside `out` until all is there.
+    For each query and each of its positives, negatives are drawn from the best documents of a ranking. A document known
+    to be relevant is never a negative. The same seed gives the same triplets. If interrupted, the next call continues
+    with the queries that were not finished: the finished ones are in a folder beside `out` until all are there.
 
     Args:
-        collection: whose judgments to use, usually its train split.
+        data: a collection, or what `Collection.load` takes.
         out: a .tsv file, gzipped if it ends in .gz.
-        settings: where negatives come from and how many.
-        model: the encoder whose ranking is used, for negatives="model".
-        overwrite: replace `out` if it is there.
+        negatives: bm25, random, or model.
+        model: the encoder whose ranking is used, with negatives="model": a folder, a hub name, or an encoder.
+        depth: negatives are drawn from this many best documents of the ranking.
+        triplets: triplets for each query and positive.
+        per_triplet: negatives in each triplet.
+        seed: the random seed.
+        split: the split to load; of a collection that is loaded already, its own.
+        skip_bad: set bad input of the collection aside, count it, and continue.
+        overwrite: replace `out` if it exists.
+
+    Raises:
+        InputError: for bad input, a split without relevant documents, too few documents to draw negatives from, and for
+            a model that is missing, not needed or a cross-encoder.
+
+    Example:
+        >>> import tempfile
+        >>> mined = mine("docstrings:json", Path(tempfile.mkdtemp()) / "triplets.tsv", negatives="random", triplets=2)
+        >>> mined.triplets >= 2 * mined.queries > 0
+        True
     """
-    settings = settings or MiningSettings()
+    settings = MiningSettings(negatives, depth, triplets, per_triplet, seed)
+    _refuse_cross_encoder(model)
     out = Path(out)
     require_tsv(out)
     refuse_existing(out, overwrite)
-    if settings.negatives == "model" and model is None:
+    if negatives == "model" and model is None:
         raise InputError("negatives from a model need one", do="give --model")
-    if settings.negatives != "model" and model is not None:
+    if negatives != "model" and model is not None:
         raise InputError("a model goes with negatives from a model only", do="use --negatives model")
+    encoder = _load_encoder(model)
+    collection = open_collection(data, split, skip_bad)
     positives = {
         query: [document for document, grade in judged.items() if grade > 0]
         for query, judged in collection.qrels.items()
@@ -113,13 +139,31 @@ def mine(
     if not queries:
         raise InputError(f"split {collection.split!r} has no relevant documents", do="choose another split")
     chunks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
-    with resumable(out, _fingerprint(collection, settings, positives, model), FORMAT, MinedPart) as parts:
-        candidates = _Candidates(collection, settings, model)
+    with resumable(out, _fingerprint(collection, settings, positives, encoder), FORMAT, MinedPart) as parts:
+        candidates = _Candidates(collection, settings, encoder)
         for number, chunk in enumerate(track(chunks, "mining", total=len(chunks))):
             if parts.find(number) is None:
                 rng = np.random.default_rng([settings.seed, number])
                 parts.write(number, candidates.triplets(chunk, positives, rng))
         return _join(out, parts, len(chunks), len(queries), settings, overwrite)
+
+
+def _refuse_cross_encoder(model: str | Path | BiEncoder | None) -> None:
+    """A cross-encoder would load as an encoder, but its vectors are useless."""
+    if not isinstance(model, str | Path):
+        return
+    from remargin.model.cross_encoder import is_cross_encoder  # needs torch, which BM25's negatives do not
+
+    if is_cross_encoder(model):
+        raise InputError(f"{model} is a cross-encoder", do="re-rank with it (`remargin rerank`), or give an encoder")
+
+
+def _load_encoder(model: str | Path | BiEncoder | None) -> BiEncoder | None:
+    if not isinstance(model, str | Path):
+        return model
+    from remargin.model.encoder import BiEncoder
+
+    return BiEncoder.from_pretrained(model)
 
 
 def _join(
@@ -144,7 +188,7 @@ def _join(
 def _fingerprint(
     collection: Collection, settings: MiningSettings, positives: dict[str, list[str]], model: BiEncoder | None
 ) -> str:
-    """Names the folder of parts, so that only a run with the same input, settings and model goes on with them."""
+    """Names the folder of parts, so that only a call with the same input, settings and model continues with them."""
     known: list[Any] = [collection.name, collection.split, asdict(settings), positives]
     known += [texts_fingerprint(collection.documents), texts_fingerprint(collection.queries)]
     if model is not None:
@@ -154,7 +198,7 @@ def _fingerprint(
 
 
 def require_ranked(mined: Mined) -> None:
-    """Refuse triplets whose negatives were all drawn at random, although BM25 was to find them.
+    """Refuse triplets whose negatives were all drawn at random, although BM25 was to rank them.
 
     Raises:
         InputError: if BM25 found nothing for any query.

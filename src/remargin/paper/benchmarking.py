@@ -20,7 +20,7 @@ from typing import Any, TypedDict
 from remargin.data.benchmarks import BEIR
 from remargin.data.collection import Collection
 from remargin.errors import InputError
-from remargin.evaluation.comparison import BEST, CompareSettings, read_scores
+from remargin.evaluation.comparison import BEST, CompareSettings, read_query_scores
 from remargin.evaluation.measures import evaluate, judged_cutoff
 from remargin.files.atomic import locked, new_file, refuse_existing, remove_left
 from remargin.files.checksums import sha256
@@ -248,7 +248,7 @@ def _saved(work: _Work, skip_bad: bool) -> Measured | None:
         raise InputError(f"does not say how many documents were judged for {min(lacking)}", file=about, do=AGAIN)
     if not scores.exists() or sha256(scores) != header["sha256"]:
         raise InputError("is not as it was written", file=scores, do=AGAIN)
-    return Measured(read_scores(scores), **header["found"])
+    return Measured(read_query_scores(scores), **header["found"])
 
 
 def _measure(work: _Work, collection: Collection, measures: list[str], say: Callable[[str], None]) -> Measured:
@@ -271,7 +271,7 @@ def _measure(work: _Work, collection: Collection, measures: list[str], say: Call
     write_header(about, header)
     seconds = time.perf_counter() - started
     say(f"{work.path.name}, {work.system.label}: {measures[0]} {evaluation.means[measures[0]]:.3f}, {seconds:.0f} s")
-    return Measured(read_scores(scores), **found)  # as it will be read next time: with six digits
+    return Measured(read_query_scores(scores), **found)  # as it will be read next time: with six digits
 
 
 def _about(systems: Sequence[_System], measure: str, bound: float, skip_bad: bool) -> dict[str, Any]:

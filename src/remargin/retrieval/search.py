@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from remargin.data.collection import Collection
 from remargin.errors import InputError
+from remargin.evaluation.inputs import without_self_matches
 from remargin.evaluation.runs import Run
 from remargin.retrieval.bm25 import BM25, NO_SPACES
 
@@ -67,22 +68,6 @@ def _ranked(collection: Collection, index: Index, k: int) -> Run:
         return index.search(collection.queries, k)
     run, _ = without_self_matches(index.search(collection.queries, k + 1), collection)
     return Run.of(run.rankings, depth=k)
-
-
-def without_self_matches(run: Run, collection: Collection) -> tuple[Run, int]:
-    """A run without documents that are the query itself, and how many of them it had; see `Collection.self_matches`.
-
-    `search` finds none of them, but other programs may, and with them a run would measure less than it is worth.
-
-    Example:
-        >>> documents = {"a": "Dogs bark.", "b": "Cats purr."}
-        >>> collection = Collection("", "test", documents, {"a": "Dogs bark."}, {"a": {"b": 1}})
-        >>> run, count = without_self_matches(Run.of({"a": {"a": 9.0, "b": 5.0}}), collection)
-        >>> run.rankings, count
-        ({'a': {'b': 5.0}}, 1)
-    """
-    itself = [(id, id) for id in collection.self_matches if id in run.rankings.get(id, {})]
-    return run.without(itself), len(itself)
 
 
 def _check_documents(index: BM25 | DenseIndex, run: Run, collection: Collection, folder: Path) -> None:

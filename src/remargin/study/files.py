@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol, TypedDict, TypeVar
 
 from remargin.errors import InputError
-from remargin.evaluation.comparison import Scores, read_scores
+from remargin.evaluation.comparison import Scores, read_query_scores
 from remargin.files.atomic import new_file, new_folder
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import check_header, read_header, read_json, write_header
@@ -71,7 +71,7 @@ class OnDisk:
 
     def scores(self, path: Path) -> Scores:
         """The measures of every query."""
-        return read_scores(path)
+        return read_query_scores(path)
 
     def targets(self, path: Path) -> list[BatchTargets]:
         """The targets of some batches."""
@@ -164,7 +164,7 @@ def pack_study(study: Path, out: Path, overwrite: bool = False) -> Path:
             elif path.name.startswith("targets."):
                 content.write(json.dumps({"path": place, "content": read_targets(path)}) + "\n")
             else:
-                scores[place] = read_scores(path)
+                scores[place] = read_query_scores(path)
         for name, text in {PACKED_RUNS: content.getvalue(), PACKED_SCORES: _score_table(scores)}.items():
             with new_file(folder / name) as file:
                 file.write(text.encode())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
 from remargin.data.collection import Collection
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.evaluation.runs import Run
 from remargin.files.parts import remove_parts
-from remargin.mining.negatives import MiningSettings, mine
+from remargin.mining.negatives import mine
 from remargin.model.encoder import BiEncoder
 from remargin.retrieval.search import search
 from remargin.study.columns import file_name
@@ -59,7 +60,7 @@ class TrainingSet:
         if not folder.exists():
             texts = BiEncoder.from_pretrained(self.backbones[model]).text_settings
             self.say(f"preparing {self.name} for {model}")
-            prepare(self.data, self.backbones[model], folder, self.triplets(taught), texts)
+            prepare(self.data, self.backbones[model], folder, self.triplets(taught), **asdict(texts))
         return folder
 
     def triplets(self, taught: bool = False) -> Path:
@@ -75,7 +76,7 @@ class TrainingSet:
             pairs = sum(sum(grade > 0 for grade in judged.values()) for judged in train.qrels.values())
             each = -(-self.plan.triplets // max(1, pairs))
             self.say(f"mining {each * pairs:,} triplets")
-            mine(train, path, MiningSettings(triplets=each, depth=self.plan.negatives_depth))
+            mine(train, path, triplets=each, depth=self.plan.negatives_depth)
         return path
 
     def validator(self, model: str) -> Validator:

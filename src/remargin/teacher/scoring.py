@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from remargin.data.collection import Collection, texts_fingerprint
 from remargin.data.id_triplets import IdTriplets, require_tsv
-from remargin.data.scores import PairScore, read_scores
+from remargin.data.scores import PairScore, read_teacher_scores
 from remargin.data.tables import SKIP, Rejects, batches, open_binary
 from remargin.errors import InputError
 from remargin.files.atomic import new_file, refuse_existing
@@ -84,7 +84,7 @@ def teach(
     Args:
         triplets: a table of ids, as `mine` writes it; see `read_triplets`. Scores that it has already are replaced.
         out: a .tsv file, gzipped if it ends in .gz.
-        teacher: a cross-encoder, or a file of scores; see `read_scores`.
+        teacher: a cross-encoder, or a file of scores; see `read_teacher_scores`.
         collection: the texts that a cross-encoder reads.
         skip_bad: leave triplets out that cannot be scored, and count them.
         overwrite: replace `out` if it is there.
@@ -312,7 +312,7 @@ class _FromFile:
         """Of the scores in the file, only those are kept that the triplets need."""
         pairs = _ScoredPairs.of(table)
         keys, scores = pairs.keys, pairs.scores
-        for batch in batches(track(read_scores(self._path, rejects), "scores")):
+        for batch in batches(track(read_teacher_scores(self._path, rejects), "scores")):
             wanted = np.array([_key(pair, table) for pair in batch], np.uint64)
             places = np.searchsorted(keys, wanted) % len(keys)
             for number in np.flatnonzero(keys[places] == wanted).tolist():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from remargin.data.collection import Collection, has_queries, open_source
-from remargin.data.prepare import REMEDY, prepare, read_prepared
+from remargin.data.preparation import REMEDY, prepare, read_prepared
 from remargin.data.tables import Rejects
 from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
@@ -21,7 +21,7 @@ from remargin.evaluation.runs import Run
 from remargin.files.atomic import on_disk
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.parts import remove_parts
-from remargin.mining.negatives import MiningSettings, mine, require_ranked
+from remargin.mining.negatives import mine, require_ranked
 from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
 from remargin.report.run_files import write_report
@@ -165,13 +165,13 @@ def _prepare(request: RunRequest, model: BiEncoder, settings: FitSettings, say: 
         triplets = request.out / "triplets.tsv"
         if not triplets.exists():
             train = Collection.load(request.data, "train", request.skip_bad)
-            mined = mine(train, triplets, MiningSettings(seed=settings.seed))
+            mined = mine(train, triplets, seed=settings.seed)
             require_ranked(mined)
             say(f"mined {mined.triplets:,} triplets for {mined.queries:,} queries with BM25")
             if mined.without_ranking:
                 say(f"BM25 found nothing for {mined.without_ranking:,} of them: their negatives are random")
-    texts = model.text_settings
-    report = prepare(request.data, request.model, request.out / "data", triplets, texts, request.skip_bad)
+    texts, out = asdict(model.text_settings), request.out / "data"
+    report = prepare(request.data, request.model, out, triplets, **texts, skip_bad=request.skip_bad)
     say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")
     if report.rejected:
         say(f"set aside as bad input: {report.rejected:,}; see {request.out / 'data' / 'rejects.jsonl'}")

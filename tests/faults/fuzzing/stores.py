@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,8 @@ import pytest
 
 from remargin import BiEncoder, Collection
 from remargin.cli import main
-from remargin.data import prepare as preparing
-from remargin.data.prepare import prepare
+from remargin.data import preparation as preparing
+from remargin.data.preparation import prepare
 from remargin.data.source import Text
 from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
@@ -174,7 +175,7 @@ def stopped_preparation(world: World) -> Case:
     folder = world.folder("preparation")
 
     def again(folder: Path) -> None:
-        prepare(world.beir, world.model, folder / "data", settings=world.encoder.text_settings)
+        prepare(world.beir, world.model, folder / "data", **asdict(world.encoder.text_settings))
 
     with killed_at(preparing, "_write_summary"):
         again(folder)
@@ -236,7 +237,7 @@ def collection(world: World) -> Case:
         Collection.load(folder, "test")
 
     def prepared(folder: Path) -> None:
-        prepare(folder, world.model, folder / "out", settings=world.encoder.text_settings)
+        prepare(folder, world.model, folder / "out", **asdict(world.encoder.text_settings))
 
     files = {"corpus.jsonl": JSON_LINES, "queries.jsonl": JSON_LINES}
     return Case(world.beir, files, (load, prepared), count=150)
@@ -251,7 +252,7 @@ def table_of_triplets(world: World) -> Case:
     (folder / "triplets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def prepared(folder: Path) -> None:
-        prepare(None, world.model, folder / "out", folder / "triplets.jsonl", world.encoder.text_settings)
+        prepare(None, world.model, folder / "out", folder / "triplets.jsonl", **asdict(world.encoder.text_settings))
 
     return Case(folder, {"triplets.jsonl": JSON_LINES}, (prepared,), count=200)
 

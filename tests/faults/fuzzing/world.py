@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from remargin import BiEncoder, Collection
-from remargin.data.prepare import prepare
+from remargin.data.preparation import prepare
 from remargin.mining.negatives import mine
 from remargin.model.cross_encoder import CrossEncoder
 from remargin.paper.experiments import EXPERIMENTS
@@ -116,7 +117,7 @@ class World:
         lines = [f"q{i}\td{i}\td{i + 1}\t{i}.5\t0.{i}" for i in range(4)]
         table = ["query_id\tpositive_id\tnegative_id\tpositive_score\tnegative_score", *lines]
         (folder / "scored.tsv").write_text("\n".join(table) + "\n")
-        prepare(self.beir, self.model, folder / "data", folder / "scored.tsv", self.encoder.text_settings)
+        prepare(self.beir, self.model, folder / "data", folder / "scored.tsv", **asdict(self.encoder.text_settings))
         return folder / "data"
 
     def request(self, out: Path) -> RunRequest:

@@ -1,4 +1,4 @@
-"""From any source to a folder that training reads: the collection in BEIR layout, and its texts as tokens."""
+"""From any source to a folder that training reads: the collection in BEIR layout, and its token stores."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ FILES: dict[Kind, str] = {"documents": "corpus.jsonl.gz", "queries": "queries.js
 FORMAT = "remargin-collection-1"
 MARKER = "remargin.json"  # in every folder that `prepare` wrote
 REMEDY = "prepare it again"
+DEFAULTS = TextSettings()
 BATCH = 2048  # small enough that reading, tokenising and writing keep each other busy
 
 
@@ -90,29 +91,35 @@ def prepare(
     model: str | Path,
     out: str | Path,
     triplets: str | Path | None = None,
-    settings: TextSettings | None = None,
+    query_length: int = DEFAULTS.query_length,
+    document_length: int = DEFAULTS.document_length,
+    query_prefix: str = DEFAULTS.query_prefix,
+    document_prefix: str = DEFAULTS.document_prefix,
     skip_bad: bool = False,
     overwrite: bool = False,
 ) -> Prepared:
     """Read a collection, or triplets of texts, and write the folder `out`, whole or not at all.
 
-    Killed in the middle, it leaves what it tokenised in a hidden folder beside `out`, and the next call uses that.
+    If interrupted, it leaves the tokens it made in a hidden folder beside `out`, and the next call continues there.
 
         out/
-          remargin.json                      what is here and how it was made
+          remargin.json                      the header: contents and settings
           corpus.jsonl.gz queries.jsonl.gz qrels/SPLIT.tsv      the collection, as every other tool reads it
           tokens/documents/ tokens/queries/  the texts as tokens (`TokenStore`)
           triplets/                          row numbers into those (`Triplets`), where triplets were given
-          rejects.jsonl                      what skip_bad set aside
+          rejects.jsonl                      bad input that skip_bad set aside
 
     Args:
         data: what `Collection.load` takes, or None if the triplets are texts.
         model: the model whose tokenizer is used, a folder or a hub name.
         out: the folder to write.
         triplets: a table of triplets: ids over `data`, or texts; see `read_triplets`.
-        settings: lengths and prefixes.
-        skip_bad: count bad input, write it to rejects.jsonl, and go on.
-        overwrite: replace `out` if it is there.
+        query_length: queries are truncated to this many tokens.
+        document_length: documents are truncated to this many tokens.
+        query_prefix: a text put before every query.
+        document_prefix: a text put before every document.
+        skip_bad: count bad input, write it to rejects.jsonl, and continue.
+        overwrite: replace `out` if it exists.
 
     Raises:
         InputError: for bad input, with its file, line and id. Nothing is left behind then.
@@ -128,7 +135,7 @@ def prepare(
     refuse_existing(out, overwrite, MARKER)  # at once, not after an hour
     if data is None and triplets is None:
         raise InputError("nothing to prepare", do="give --data, --triplets, or both")
-    settings = settings or TextSettings()
+    settings = TextSettings(query_length, document_length, query_prefix, document_prefix)
     for prefix in (settings.query_prefix, settings.document_prefix):
         if not encodable(prefix):
             raise InputError(f"prefix {prefix!r} is not text that UTF-8 can hold", do="correct it")
@@ -142,7 +149,7 @@ def prepare(
     report = Prepared()
     source = None if data is None else open_source(data, rejects)
     unfinished = out.absolute().parent / f".{out.name}.unfinished"
-    with new_folder(out, overwrite, MARKER) as folder, _kept_if_cut_off(unfinished):
+    with new_folder(out, overwrite, MARKER) as folder, _kept_if_interrupted(unfinished):
         (folder / "qrels").mkdir()
         work = _Preparation(folder, unfinished, Tokenizer.from_pretrained(model), settings, rejects, report)
         if source is not None:
@@ -159,8 +166,8 @@ def prepare(
 
 
 @contextlib.contextmanager
-def _kept_if_cut_off(folder: Path) -> Iterator[None]:
-    """A folder for work that is not done, which only one process uses; gone when it is done or the input was bad."""
+def _kept_if_interrupted(folder: Path) -> Iterator[None]:
+    """A folder for unfinished work, which only one process uses; removed when the work is done or the input was bad."""
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         try:
@@ -315,7 +322,7 @@ class _TextWriter:
         self.append(texts, *self.tokenise(texts))
 
     def tokenise(self, texts: list[Text]) -> tuple[Tokens, int]:
-        """Tokens of a batch, and how many of its texts were cut."""
+        """Tokens of a batch, and how many of its texts were truncated."""
         return self._tokens.tokenise([item.text for item in texts])
 
     def append(self, texts: list[Text], tokens: Tokens, truncated: int) -> None:
