@@ -9,32 +9,39 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
 from remargin.paper.claims.claim import FAILS, HOLDS, OPEN
 from remargin.paper.claims.table import CLAIMS
-from remargin.paper.running import CLAIMS as CLAIMS_FOLDER
-from remargin.report.sections import FILE, Section
+from remargin.paper.pages import draw_packed
+from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table
-from remargin.study.outcome import read_numbers
+from remargin.study.results import Results
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "the-paper.md"
 NOT_TRAINED = "–"
-STUDIES = [ROOT / "results" / "paper" / name for name in ("medquad", "squadmix")]
+STUDIES = ("medquad", "squadmix")
+
+
+@cache
+def sections(study: str) -> dict[str, Section]:
+    """Every table and figure of a packed study."""
+    return draw_packed(Results.open(ROOT / "results" / "paper" / study, say=lambda line: None))
 
 
 def variants() -> str:
     """Table 3: a column for each backbone of each study that has one, and what the studies say of it."""
     header, notes = ["test nDCG@10"], []
     columns: list[dict[str, list[Cell]]] = []
-    for study in having("variants"):
-        section = Section.load(study / "variants")
+    for study in STUDIES:
+        section = sections(study)["variants"]
         table = section.tables[0]
-        notes += [f"On {study.name}, {line}" for line in section.summary]
+        notes += [f"On {study}, {line}" for line in section.summary]
         for papers, ours in zip(table.blocks[::2], table.blocks[1::2], strict=True):
-            header += [f"{study.name}, {papers.label}", "time"]
+            header += [f"{study}, {papers.label}", "time"]
             columns.append({row[0].text: _cells(row) for row in (*papers.rows, *ours.rows)})
     not_trained = [Cell(NOT_TRAINED), Cell("")]
     rows = [
@@ -49,13 +56,13 @@ def variants() -> str:
 
 def baselines() -> str:
     """What the studies say of table 4."""
-    said = {study.name: Section.load(study / "baselines").summary for study in having("baselines")}
-    return "\n".join(f"On {name}, {line}\n" for name, lines in said.items() for line in lines)
+    summaries = {study: sections(study)["baselines"].summary for study in STUDIES}
+    return "\n".join(f"On {study}, {line}\n" for study, lines in summaries.items() for line in lines)
 
 
 def zero_shot() -> str:
     """Some rows of table 5, of the first backbone of each study that has it."""
-    tables = {study.name: Section.load(study / "zero-shot").tables[0] for study in having("zero-shot")}
+    tables = {study: sections(study)["zero-shot"].tables[0] for study in STUDIES}
     shown = ("BM25", "no training", "static tuned", "distributed, early stopping", "contrastive")
     columns = next(iter(tables.values())).header[1:]
     blocks = [
@@ -66,11 +73,6 @@ def zero_shot() -> str:
     return Table("", ["nDCG@10", *columns], blocks, notes).markdown()
 
 
-def having(section: str) -> list[Path]:
-    """The studies that got there."""
-    return [study for study in STUDIES if (study / section / FILE).exists()]
-
-
 def _cells(row: list[Cell]) -> list[Cell]:
     """nDCG@10 with its spread, and the time."""
     _, _, ndcg, spread, _, _, time, _ = row
@@ -79,19 +81,19 @@ def _cells(row: list[Cell]) -> list[Cell]:
 
 def claims() -> str:
     """Every claim, with the verdict of each study."""
-    verdicts = {study.name: read_numbers(study / CLAIMS_FOLDER) for study in STUDIES}
-    counts = {name: Counter(claim["verdict"] for claim in claims.values()) for name, claims in verdicts.items()}
-    said = "; ".join(f"on {name} {n[HOLDS]} hold, {n[FAILS]} do not" for name, n in counts.items())
+    verdicts = {study: [row[2].text for row in sections(study)["claims"].tables[0].blocks[0].rows] for study in STUDIES}
+    counts = {study: Counter(column) for study, column in verdicts.items()}
+    totals = "; ".join(f"on {study} {count[HOLDS]} hold, {count[FAILS]} do not" for study, count in counts.items())
     rows = [
         [
             Cell(claim.text),
             Cell(claim.where),
-            *(Cell(claims[claim.name]["verdict"].replace(OPEN, "–")) for claims in verdicts.values()),
+            *(Cell(column[number].replace(OPEN, "–")) for column in verdicts.values()),
         ]
-        for claim in CLAIMS
+        for number, claim in enumerate(CLAIMS)
     ]
     table = Table("", ["claim", "section", *verdicts], [Block("", rows)]).markdown()
-    summary = f"The paper's {len(CLAIMS)} claims: {said}; – could not be checked"
+    summary = f"The paper's {len(CLAIMS)} claims: {totals}; – could not be checked"
     return f"<details><summary>{summary}</summary>\n\n{table}\n</details>\n"
 
 

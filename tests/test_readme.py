@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import typer
 
 from remargin import cli
-from remargin.study.outcome import read_numbers
+from remargin.study.results import Results
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -46,29 +47,42 @@ def test_the_demo_table_is_the_demos() -> None:
 
 
 def test_the_tables_of_the_paper_are_the_studies() -> None:
+    readme = script()
+    assert readme.updated(PAPER) == PAPER  # else: python benchmarks/readme.py
+    assert readme.updated(PAPER.replace("| distributed | ", "| distributed | 1")) == PAPER
+
+
+@cache
+def script() -> Any:
+    """benchmarks/readme.py as a module."""
     spec = importlib.util.spec_from_file_location("readme", ROOT / "benchmarks" / "readme.py")
     assert spec is not None
     assert spec.loader is not None
     readme = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(readme)
-    assert readme.updated(PAPER) == PAPER  # else: python benchmarks/readme.py
-    assert readme.updated(PAPER.replace("| distributed | ", "| distributed | 1")) == PAPER
+    return readme
+
+
+def static_margins(study: str) -> dict[tuple[str, str], dict[str, float]]:
+    """The rows of figure 3's table, by model and "without" or "with" in-batch negatives."""
+    (table,) = script().sections(study)["static-margins"].tables
+    return {
+        (row[0].text, row[1].text.split()[0]): dict(zip(table.header, [cell.value for cell in row], strict=True))
+        for block in table.blocks
+        for row in block.rows
+    }
 
 
 def test_what_it_says_of_figure_3_is_the_studies() -> None:
-    text, paper = " ".join(PAPER.split()), ROOT / "results" / "paper"
-    gains = {}
-    for study in ("medquad", "squadmix"):
-        for model, kinds in read_numbers(paper / study / "static-margins").items():
-            gains[study, model] = [f"{kinds[f'{w} in-batch negatives']['gain']:.3f}" for w in ("without", "with")]
-    (first, second), (third, fourth), (fifth, sixth) = gains.values()
+    text = " ".join(PAPER.split())
+    rows = {(study, *key): row for study in ("medquad", "squadmix") for key, row in static_margins(study).items()}
+    first, second, third, fourth, fifth, sixth = (f"{row['gain']:.3f}" for row in rows.values())
+    assert [key[1:] for key in rows][:2] == [("MiniLM", "without"), ("MiniLM", "with")]
     assert f"is worth {first} nDCG@10 there from MiniLM without in-batch negatives, and {second} with them" in text
     assert f"{third} and {fourth} from distilBERT; on squadmix, from MiniLM, {fifth} and {sixth}." in text
-    (table,) = json.loads((paper / "medquad" / "static-margins" / "section.json").read_text())["tables"]
-    rows = [row for block in table["blocks"] for row in block["rows"]]
-    minutes = {row[0]["text"]: 0.0 for row in rows}
-    for row in rows:
-        minutes[row[0]["text"]] += row[-1]["value"] / 60
+    minutes = dict.fromkeys(("MiniLM", "distilBERT"), 0.0)
+    for (study, model, _), row in rows.items():
+        minutes[model] += row["seconds"] / 60 if study == "medquad" else 0.0
     assert f"{minutes['MiniLM']:.0f} minutes of training for MiniLM, {minutes['distilBERT']:.0f} for distilBERT" in text
 
 
@@ -127,14 +141,11 @@ def test_the_sentence_on_static_margins_is_the_studies() -> None:
     [minutes] = re.findall(
         r"each run; (\d+) minutes of training for MiniLM, (\d+) for distilBERT\) is of medquad\.", text
     )
-    medquad, squadmix = (
-        read_numbers(ROOT / "results" / "paper" / collection / "static-margins")
-        for collection in ("medquad", "squadmix")
-    )
-    of = [medquad["MiniLM"], medquad["distilBERT"], squadmix["MiniLM"]]
-    kinds = [kinds[f"{kind} in-batch negatives"] for kinds in of for kind in ("without", "with")]
-    assert list(gains) == [f"{kind['gain']:.3f}" for kind in kinds]
-    assert list(minutes) == [f"{sum(kind['seconds'] for kind in kinds.values()) / 60:.0f}" for kinds in of[:2]]
+    medquad, squadmix = static_margins("medquad"), static_margins("squadmix")
+    studies = [(medquad, "MiniLM"), (medquad, "distilBERT"), (squadmix, "MiniLM")]
+    rows = [[study[model, kind] for kind in ("without", "with")] for study, model in studies]
+    assert list(gains) == [f"{row['gain']:.3f}" for pair in rows for row in pair]
+    assert list(minutes) == [f"{sum(row['seconds'] for row in pair) / 60:.0f}" for pair in rows[:2]]
 
 
 def test_so_is_what_a_study_takes() -> None:
@@ -146,8 +157,8 @@ def test_so_is_what_a_study_takes() -> None:
     )
     expected = []
     for study in ("medquad", "squadmix"):
-        runs = [json.loads(path.read_text()) for path in (ROOT / "results" / "paper" / study).glob("runs/*/run.json")]
-        seconds = [run["seconds"] for run in runs if run["spec"] and run["spec"]["model"] == "MiniLM"]
+        runs = Results.open(ROOT / "results" / "paper" / study).all_runs()
+        seconds = [run.seconds for run in runs if run.spec and run.spec.model == "MiniLM"]
         expected += [f"{len(seconds)}", f"{sum(seconds) / 60:.0f}"]
     assert list(told) == expected
 

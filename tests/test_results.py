@@ -1,54 +1,74 @@
-"""Everything that is published under results/paper follows from the scores of queries and validations beside it."""
+"""Everything that is published about results/paper follows from the packed runs and per-query scores there."""
 
 from __future__ import annotations
 
-import json
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from remargin.paper.claims.table import claims
+from remargin.files.headers import read_header
 from remargin.paper.experiments import EXPERIMENTS
-from remargin.paper.running import CLAIMS as CLAIMS_FOLDER
-from remargin.paper.running import sections_of
-from remargin.report.page import write_page
-from remargin.report.sections import FILE, Section
-from remargin.study.outcome import NUMBERS, Outcome, all_numbers, read_numbers
-from remargin.study.results import Results
+from remargin.paper.pages import report
+from remargin.report.sections import Section
 
-STUDIES = sorted((Path(__file__).parent.parent / "results" / "paper").iterdir())
-PUBLISHED = [(study, name) for study in STUDIES for name in EXPERIMENTS if (study / name / FILE).exists()]
+ROOT = Path(__file__).parent.parent
+STUDIES = sorted((ROOT / "results" / "paper").iterdir())
 
 
-def silent(line: str) -> None:
-    pass
+def script(name: str) -> ModuleType:
+    """A script of benchmarks/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def same(made: Outcome, published: Path) -> None:
-    assert made.section == Section.load(published)
-    assert json.loads(json.dumps(made.numbers)) == read_numbers(published)
-    files = dict(made.section.files())
-    on_disk = {path.relative_to(published).as_posix() for path in published.rglob("*") if path.is_file()}
-    assert on_disk == {*files, FILE, NUMBERS}
-    for name, text in files.items():
-        assert (published / name).read_text() == text, name
+pack = script("pack")
 
 
-def test_there_are_studies() -> None:
-    assert STUDIES
-    assert PUBLISHED
+@pytest.fixture(scope="module", params=STUDIES, ids=lambda study: study.name)
+def study(request: pytest.FixtureRequest) -> Path:
+    folder: Path = request.param
+    return folder
 
 
-@pytest.mark.parametrize(("study", "name"), PUBLISHED, ids=lambda value: getattr(value, "name", value))
-def test_every_published_cell_follows_from_the_scores(study: Path, name: str) -> None:
-    same(EXPERIMENTS[name].draw(Results.open(study, say=silent)), study / name)
+@pytest.fixture(scope="module")
+def drawn(study: Path) -> dict[str, Section]:
+    sections: dict[str, Section] = pack.drawn(study)
+    return sections
 
 
-@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_so_do_the_verdicts_and_the_page(study: Path, tmp_path: Path) -> None:
-    numbers = {name: found for name, found in all_numbers(study).items() if name in EXPERIMENTS}
-    same(claims(numbers), study / CLAIMS_FOLDER)
-    title = f"{Results.open(study, say=silent).name}: the paper's experiments"
-    write_page(tmp_path / "report.html", sections_of(study), title)
-    assert (tmp_path / "report.html").read_text() == (study / "report.html").read_text()
-    assert "<script src" not in (study / "report.html").read_text()
+def test_there_are_studies_and_few_files() -> None:
+    assert [study.name for study in STUDIES] == ["medquad", "squadmix"]
+    assert sum(path.is_file() for path in (ROOT / "results").rglob("*")) < 60
+
+
+def test_every_published_cell_follows_from_the_scores(study: Path, drawn: dict[str, Section]) -> None:
+    """Tables, figures and verdicts as they were when their digests were taken, to the last character."""
+    published = read_header(study / pack.DIGESTS, dict, pack.FORMAT, "")["sha256"]
+    assert published.keys() == {*EXPERIMENTS, "claims"}
+    assert {name: pack.digest(section) for name, section in drawn.items()} == published
+    tables = drawn["variants"].tables
+    cell = tables[0].blocks[0].rows[0][2]
+    assert cell.value is not None
+    tables[0].blocks[0].rows[0][2] = type(cell)(cell.text, cell.bold, cell.marks, cell.value + 1e-12)
+    assert pack.digest(drawn["variants"]) != published["variants"]  # the digest notices anything
+    tables[0].blocks[0].rows[0][2] = cell
+
+
+def test_the_picture_is_the_figure(study: Path, drawn: dict[str, Section]) -> None:
+    picture = study / f"{pack.PICTURE}.svg"
+    if study.name == "medquad":  # README shows it
+        assert picture.read_text() == pack.picture(drawn[pack.PICTURE])
+
+
+def test_report_makes_the_page_of_a_packed_study(study: Path, drawn: dict[str, Section], tmp_path: Path) -> None:
+    sections = report([study], tmp_path / "report.html")
+    assert [section.name for section in sections] == [*EXPERIMENTS, "claims"]
+    text = (tmp_path / "report.html").read_text()
+    assert all(section.title in text for section in drawn.values())
+    assert "<script src" not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,5 +62,6 @@ def draw_packed(results: Results) -> dict[str, Section]:
             outcomes[name] = experiment.draw(results)
         except NotTrained:
             continue
-    verdicts = claims({name: outcome.numbers for name, outcome in outcomes.items()})
+    numbers = {name: outcome.numbers for name, outcome in outcomes.items()}
+    verdicts = claims(json.loads(json.dumps(numbers, sort_keys=True)))  # as numbers.json has them
     return {name: outcome.section for name, outcome in {**outcomes, CLAIMS: verdicts}.items()}

@@ -11,7 +11,7 @@ from typing import Any
 from remargin.study.hardware import hardware
 from remargin.study.results import Results
 from remargin.study.study import Study
-from remargin.study.tasks import Task, joined
+from remargin.study.tasks import Task, Train, joined
 
 Declare = Callable[[Results], Iterable[Task]]
 
@@ -149,9 +149,9 @@ def _work_together(study: Study, declare: Declare) -> None:
 
 def _prepare(study: Study, task: Task) -> None:
     """Make what processes share, such as tokens and a teacher's scores, so that no two of them make it."""
-    spec = getattr(task, "spec", None)
-    if spec is not None:
-        study.training.prepared(spec.model, spec.taught)
-        study.training.prepared(spec.model)  # to validate
+    if isinstance(task, Train):
+        study.training.prepared(task.spec.model, task.spec.taught)
+        if task.second_teacher is not None:
+            study.model(task.second_teacher)
     if task.model is not None:
-        study.training.triplets()
+        study.training.prepared(task.model)  # to validate

@@ -1,0 +1,47 @@
+"""Packs a study into results/paper: its runs and per-query scores, a digest of every table and figure, one picture.
+
+    python benchmarks/pack.py runs/medquad results/paper/medquad
+
+tests/test_results.py draws every section from the packed files and compares it with its digest, so that no published
+cell can change unnoticed. `remargin report results/paper/medquad --out page.html` makes the page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+from remargin.files.headers import write_header
+from remargin.paper.pages import draw_packed
+from remargin.report.sections import Section
+from remargin.study.files import pack_study
+from remargin.study.results import Results
+
+DIGESTS, FORMAT = "digests.json", "remargin-digests-1"
+PICTURE = "static-margins"  # what README shows
+
+
+def digest(section: Section) -> str:
+    """A hash of all that a section shows: its tables and figures as JSON, Markdown, LaTeX, CSV and SVG."""
+    texts = [json.dumps(section.to_json(), sort_keys=True), *(f"{name}\n{text}" for name, text in section.files())]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def drawn(folder: Path) -> dict[str, Section]:
+    """Every section of a packed study."""
+    return draw_packed(Results.open(folder, say=lambda line: None))
+
+
+def picture(section: Section) -> str:
+    """The section's figure."""
+    return next(text for name, text in section.files() if name.endswith(".svg"))
+
+
+if __name__ == "__main__":
+    study, out = map(Path, sys.argv[1:])
+    pack_study(study, out, overwrite=True)
+    sections = drawn(out)
+    write_header(out / DIGESTS, {"format": FORMAT, "sha256": {name: digest(of) for name, of in sections.items()}})
+    (out / f"{PICTURE}.svg").write_text(picture(sections[PICTURE]))
