@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -25,6 +26,13 @@ collect_ignore = (
 
 hypothesis.settings.register_profile("remargin", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("remargin")
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules, which live to the end: looking at them took a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+
 
 WORDS = [
     "the",
