@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from remargin.mining.negatives import mine
     from remargin.model.encoder import BiEncoder
     from remargin.retrieval.search import search
-    from remargin.training.loop import fit
-    from remargin.training.settings import FitSettings, fit_settings
+    from remargin.training.fitting import fit
+    from remargin.training.loop import train
+    from remargin.training.settings import FitSettings
     from remargin.training.validation import Validator
 
 __version__ = "0.1.0"
@@ -43,11 +44,11 @@ _HOMES = {
     "Validator": "remargin.training.validation",
     "compare": "remargin.evaluation.comparison",
     "evaluate": "remargin.evaluation.measures",
-    "fit": "remargin.training.loop",
-    "fit_settings": "remargin.training.settings",
+    "fit": "remargin.training.fitting",
     "mine": "remargin.mining.negatives",
     "prepare": "remargin.data.prepare",
     "search": "remargin.retrieval.search",
+    "train": "remargin.training.loop",
 }
 
 __all__ = [
@@ -63,10 +64,10 @@ __all__ = [
     "compare",
     "evaluate",
     "fit",
-    "fit_settings",
     "mine",
     "prepare",
     "search",
+    "train",
 ]
 
 

@@ -16,7 +16,7 @@ from remargin.mining.negatives import MiningSettings, mine
 from remargin.model.tokenizer import TextSettings
 from remargin.training.batches import Batches
 from remargin.training.samplers import RandomSampler
-from remargin.training.settings import FitSettings, fit_settings
+from remargin.training.settings import FitSettings
 
 
 def silent(line: str) -> None:
@@ -69,4 +69,4 @@ def settings(**options: Any) -> FitSettings:
         "log_every": 2,
         "validate_every": 3,
     }
-    return fit_settings(**{**defaults, **options})
+    return FitSettings.preset(**{**defaults, **options})

@@ -25,7 +25,7 @@ from remargin.data.training_data import TrainingData
 from remargin.data.triplets import Triplets
 from remargin.model.tokenizer import TextSettings
 from remargin.training import topics as topics_module
-from remargin.training.loop import fit
+from remargin.training.loop import train
 from remargin.training.samplers import (
     Drawn,
     QueryIndex,
@@ -35,7 +35,7 @@ from remargin.training.samplers import (
     balanced_pairs,
     uniform_pairs,
 )
-from remargin.training.settings import FitSettings, fit_settings
+from remargin.training.settings import FitSettings
 from remargin.training.topics import default_clusters, kmeans, mean_batch, query_topics
 
 from .conftest import random_batches, silent
@@ -285,7 +285,7 @@ def scored(tiny_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(**options: Any) -> FitSettings:
     defaults = {"steps": 9, "batch_size": 5, "learning_rate": 1e-3, "precision": "32", "log_every": 3, "save_every": 2}
-    return fit_settings(**{**defaults, **options})
+    return FitSettings.preset(**{**defaults, **options})
 
 
 def test_topics_are_kmeans_over_the_encoded_queries(scored: Path, tiny_model: Any) -> None:
@@ -326,7 +326,7 @@ def test_resumed_is_uninterrupted_with_the_topics_of_before(
     def run(name: str, **options: Any) -> list[str]:
         lines: list[str] = []
         model = BiEncoder.from_pretrained(tiny_model("bert"))
-        fitted = fit(model, scored, tmp_path / name, settings=chosen, say=lines.append, **options)
+        fitted = train(model, scored, tmp_path / name, settings=chosen, say=lines.append, **options)
         seen[name] = fitted.triplets
         return lines
 
@@ -372,7 +372,7 @@ def test_batches_of_one_triplet_train(target: str, scored: Path, tiny_model: Any
     model = BiEncoder.from_pretrained(tiny_model("bert"))
     lines: list[str] = []
     chosen = settings(sampler="tas", clusters=36, target=target)
-    fitted = fit(model, scored, tmp_path / "run", settings=chosen, say=lines.append)
+    fitted = train(model, scored, tmp_path / "run", settings=chosen, say=lines.append)
     assert fitted.steps == 9
     assert f"36 topics of 1.0 queries on average: batches of {chosen.batch_size} are never full" in lines
 
@@ -383,7 +383,7 @@ def test_balanced_needs_scores(tiny_model: Any, tmp_path: Path) -> None:
     prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl", TextSettings(30, 64))
     model = BiEncoder.from_pretrained(tiny_model("bert"))
     with pytest.raises(InputError, match=r'"tas-balanced" needs triplets with scores; .*`remargin teach`'):
-        fit(model, tmp_path / "data", tmp_path / "run", settings=settings(sampler="tas-balanced"), say=silent)
+        train(model, tmp_path / "data", tmp_path / "run", settings=settings(sampler="tas-balanced"), say=silent)
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_balanced_needs_scores(tiny_model: Any, tmp_path: Path) -> None:
 )
 def test_wrong_settings_are_one_clear_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        fit_settings(**options)
+        FitSettings.preset(**options)
 
 
 def test_the_teachers_margins_are_brought_into_a_cosines_range(
@@ -423,7 +423,7 @@ def test_the_teachers_margins_are_brought_into_a_cosines_range(
         model, lines = BiEncoder.from_pretrained(tiny_model("bert")), list[str]()
         loss = Listens("teacher", similarity=similarity)  # type: ignore[arg-type]
         chosen = settings(steps=2, target="teacher", teacher_scale=asked)
-        fit(model, scored, tmp_path / f"{similarity}{asked}", loss, chosen, say=lines.append)
+        train(model, scored, tmp_path / f"{similarity}{asked}", loss, chosen, say=lines.append)
         for margins, expected in zip(seen, plain, strict=True):
             assert expected is not None
             torch.testing.assert_close(margins, expected * float(scale))

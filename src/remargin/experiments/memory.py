@@ -17,8 +17,8 @@ from remargin.files.shapes import Check, Count
 from remargin.model.encoder import BiEncoder
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
-from remargin.training.loop import fit
-from remargin.training.settings import fit_settings
+from remargin.training.loop import train
+from remargin.training.settings import FitSettings
 
 FORMAT = "remargin-memory-1"
 STEPS = 5
@@ -93,13 +93,15 @@ def _measured(study: Study, model: str) -> dict[str, Any]:
 
 def _peak(study: Study, model: str, chosen: dict[str, Any]) -> int | None:
     """The most memory in use during a few steps."""
-    settings = fit_settings(steps=STEPS, batch_size=study.plan.batch_size, log_every=STEPS, graphs=False, **chosen)
+    settings = FitSettings.preset(
+        steps=STEPS, batch_size=study.plan.batch_size, log_every=STEPS, graphs=False, **chosen
+    )
     data, encoder = study.training.prepared(model), BiEncoder.from_pretrained(study.backbones[model])
     folder = study.work / "memory"
     shutil.rmtree(folder, ignore_errors=True)
     peak_memory(reset=True)
     try:
-        fit(encoder, data, folder, None, settings, say=lambda line: None)
+        train(encoder, data, folder, None, settings, say=lambda line: None)
         return peak_memory()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

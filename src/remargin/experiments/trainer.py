@@ -20,8 +20,8 @@ from remargin.experiments.targets import TargetLog
 from remargin.experiments.training_set import TrainingSet
 from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
-from remargin.training.loop import fit
-from remargin.training.settings import FitSettings, fit_settings
+from remargin.training.loop import train as fit
+from remargin.training.settings import FitSettings
 from remargin.training.supervision import natural_scale
 from remargin.training.topics import mean_batch
 
@@ -101,7 +101,7 @@ def run_settings(
     """The settings of a run: what its spec and the plan say, the rest as the preset has it."""
     size = spec.batch_size if spec.sampler == "random" else mean_batch(spec.batch_size)
     steps = plan.steps(spec.triplets, size)
-    settings = fit_settings(
+    settings = FitSettings.preset(
         plan.preset,
         **{**spec.settings(), "teacher_scale": scale},
         steps=steps,

@@ -17,7 +17,7 @@ from remargin.files.parts import remove_parts
 from remargin.mining.negatives import MiningSettings, mine
 from remargin.model.encoder import BiEncoder
 from remargin.retrieval.search import search
-from remargin.training.settings import fit_settings
+from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
 VALIDATION_DEPTH = 1000  # BM25's documents that are re-ranked for a dev query, as in the paper
@@ -81,7 +81,9 @@ class TrainingSet:
     def validator(self, model: str) -> Validator:
         """The same dev queries for every run, whatever its seed."""
         if model not in self._validators:
-            settings = fit_settings(validation_depth=VALIDATION_DEPTH, validation_queries=self.plan.validation_queries)
+            settings = FitSettings.preset(
+                validation_depth=VALIDATION_DEPTH, validation_queries=self.plan.validation_queries
+            )
             self._validators[model] = Validator(self.prepared(model), "dev", settings, self.first_stage, also=[HITS])
         return self._validators[model]
 

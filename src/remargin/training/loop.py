@@ -60,8 +60,13 @@ class Fitted:
     model: Path
     validations: list[tuple[int, dict[str, float]]] = field(default_factory=list, repr=False)
 
+    @property
+    def measure(self) -> str | None:
+        """The measure of `before` and `best`; None without validation."""
+        return next(iter(self.validations[0][1])) if self.validations else None
 
-def fit(
+
+def train(
     model: BiEncoder,
     data: str | Path,
     out: str | Path,

@@ -172,6 +172,35 @@ class FitSettings:
         if self.precision not in ("auto", "32", "bf16", "16"):
             raise InputError(f"unknown precision {self.precision!r}", do="use auto, 32, bf16 or 16")
 
+    @classmethod
+    def preset(cls, preset: str = "default", **changes: Any) -> FitSettings:
+        """The settings of a preset, with some of them changed; those of the loss go by their own names.
+
+        A None is a value like any other: `clip=None` trains without gradient clipping, `patience=None` without early
+        stopping.
+
+        Args:
+            preset: default, paper, or released: what the paper says, and what its released code does.
+            **changes: values for fields of `FitSettings` and of `LossSettings`.
+
+        Raises:
+            InputError: for an unknown preset, and for a value that makes no sense or has no effect.
+
+        Example:
+            >>> settings = FitSettings.preset("paper", steps=10, target="adaptive")
+            >>> settings.steps, settings.batch_size, settings.loss.target
+            (10, 128, 'adaptive')
+            >>> FitSettings.preset("paper", batch_size=64).learning_rate == 5e-6 / 64
+            True
+        """
+        if preset not in PRESETS:
+            raise InputError(f"unknown preset {preset!r}", do=f"use {', '.join(PRESETS)}")
+        values = {**PRESETS[preset], **changes}
+        if preset == "paper":
+            values.setdefault("learning_rate", PAPERS_RATE / (values["batch_size"] or 1))
+        loss = {field.name for field in fields(LossSettings)} & values.keys()
+        return cls(loss=LossSettings(**{name: values.pop(name) for name in loss}), **values)
+
     def rates(self) -> RateSchedule:
         """The learning rate of each step."""
         return RateSchedule(self.learning_rate, self.steps, self.warm_up, self.schedule, self.gamma)
@@ -191,30 +220,9 @@ _PAPER: dict[str, Any] = {
 PAPERS_RATE = 5e-6  # divided by the batch size
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "paper": _PAPER,  # its learning rate depends on the batch size, see `fit_settings`
+    "paper": _PAPER,  # its learning rate depends on the batch size, see `FitSettings.preset`
     "released": {**_PAPER, "learning_rate": 5e-7},
 }
-
-
-def fit_settings(preset: str = "default", **overrides: Any) -> FitSettings:
-    """A preset with some settings changed; those of the loss go by their own names.
-
-    A None is a value like any other: `clip=None` trains without clipping, and `patience=None` to the last step.
-
-    >>> settings = fit_settings("paper", steps=10, target="adaptive")
-    >>> settings.steps, settings.batch_size, settings.loss.target
-    (10, 128, 'adaptive')
-    >>> fit_settings("paper", batch_size=64).learning_rate == 5e-6 / 64
-    True
-    """
-    if preset not in PRESETS:
-        raise InputError(f"unknown preset {preset!r}", do=f"use {', '.join(PRESETS)}")
-    values = {**PRESETS[preset], **overrides}
-    if preset == "paper":
-        values.setdefault("learning_rate", PAPERS_RATE / (values["batch_size"] or 1))
-    of_loss = {f.name for f in fields(LossSettings)}
-    loss = LossSettings(**{name: values.pop(name) for name in list(values) if name in of_loss})
-    return FitSettings(loss=loss, **values)
 
 
 def _number(text: str) -> float | str:

@@ -16,7 +16,7 @@ from remargin.report.run_files import CONFIG, METRICS, RunConfig, read_config, w
 from remargin.versions import versions
 
 
-class RunFolder:
+class TrainingFolder:
     """A folder that is free for a new run, or that holds this very run, which is then to be resumed.
 
     Args:
