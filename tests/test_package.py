@@ -75,7 +75,7 @@ RANKS = (
     ("teacher",),
     ("training",),
     ("experiments",),
-    ("demo",),
+    ("demos",),
     ("cli",),
     ("__main__",),
 )

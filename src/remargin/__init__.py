@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from remargin.data.collection import Collection
     from remargin.data.prepare import prepare
     from remargin.data.triplets import Triplets
+    from remargin.demos.fine_tuning import demo
     from remargin.errors import InputError
     from remargin.evaluation.comparison import compare
     from remargin.evaluation.measures import evaluate
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
     from remargin.mining.negatives import mine
     from remargin.model.encoder import BiEncoder
     from remargin.retrieval.search import search
+    from remargin.teacher.teaching import teach
     from remargin.training.fitting import fit
+    from remargin.training.inspection import inspect
     from remargin.training.loop import train
     from remargin.training.settings import FitSettings
     from remargin.training.validation import Validator
+    from remargin.versions import info
 
 __version__ = "0.1.0"
 
@@ -43,11 +47,15 @@ _HOMES = {
     "Triplets": "remargin.data.triplets",
     "Validator": "remargin.training.validation",
     "compare": "remargin.evaluation.comparison",
+    "demo": "remargin.demos.fine_tuning",
     "evaluate": "remargin.evaluation.measures",
     "fit": "remargin.training.fitting",
+    "info": "remargin.versions",
+    "inspect": "remargin.training.inspection",
     "mine": "remargin.mining.negatives",
     "prepare": "remargin.data.prepare",
     "search": "remargin.retrieval.search",
+    "teach": "remargin.teacher.teaching",
     "train": "remargin.training.loop",
 }
 
@@ -62,11 +70,15 @@ __all__ = [
     "Triplets",
     "Validator",
     "compare",
+    "demo",
     "evaluate",
     "fit",
+    "info",
+    "inspect",
     "mine",
     "prepare",
     "search",
+    "teach",
     "train",
 ]
 

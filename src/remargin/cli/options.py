@@ -138,13 +138,10 @@ def counting_rejects(skip_bad: bool) -> Iterator[Rejects]:
 
 
 def load_encoder(model: str, compute: str = "auto", **lengths: int | None) -> BiEncoder:
-    """Load the encoder to search with. A cross-encoder is refused: it would load, but its vectors are useless."""
-    from remargin.model.cross_encoder import is_cross_encoder
-    from remargin.model.encoder import BiEncoder
+    """Load the encoder to search with; see `remargin.model.loading`."""
+    from remargin.model.loading import load_encoder as load
 
-    if is_cross_encoder(model):
-        raise InputError(f"{model} is a cross-encoder", do="re-rank with it (`remargin rerank`), or give an encoder")
-    return BiEncoder.from_pretrained(model, precision=compute, **lengths)  # type: ignore[arg-type]
+    return load(model, compute, **lengths)  # type: ignore[arg-type]
 
 
 def _set_threads(threads: int | None) -> int | None:

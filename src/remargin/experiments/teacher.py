@@ -21,7 +21,7 @@ from remargin.files.shapes import Finite
 from remargin.model.cross_encoder import CrossEncoder
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
-from remargin.teacher.scoring import Taught, cost_of, taught_before, teach
+from remargin.teacher.scoring import Taught, cost_of, score_triplets, taught_before
 from remargin.teacher.training import TeacherSettings, train_cross_encoder
 
 FORMAT = "remargin-teacher-1"
@@ -107,7 +107,7 @@ class Teacher:
         if before is not None:
             return before
         self.say(f"the teacher scores {triplets.name}")
-        return teach(triplets, scored, teacher, train, skip_bad=True, overwrite=True)
+        return score_triplets(triplets, scored, teacher, train, skip_bad=True, overwrite=True)
 
     def _report(self, teacher: CrossEncoder, test: Collection, cost: Mapping[str, Any]) -> None:
         """Write what the teacher is worth, re-ranking BM25's documents, beside what it cost."""

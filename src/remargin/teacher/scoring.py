@@ -36,7 +36,7 @@ NOWHERE = np.iinfo(np.uint64).max  # stands for a pair that is in no triplet
 
 @dataclass
 class Taught:
-    """What `teach` wrote, and what that cost.
+    """What `teach` and `score_triplets` wrote, and what that cost.
 
     Attributes:
         triplets: how many got scores.
@@ -67,7 +67,7 @@ class Taught:
     sha256: str = field(repr=False)
 
 
-def teach(
+def score_triplets(
     triplets: str | Path,
     out: str | Path,
     teacher: CrossEncoder | str | Path,
@@ -98,7 +98,7 @@ def teach(
         >>> folder = Path(tempfile.mkdtemp())
         >>> _ = (folder / "triplets.tsv").write_text("q1\\td1\\td2\\n")
         >>> _ = (folder / "scores.tsv").write_text("q1\\td1\\t8.5\\nq1\\td2\\t-1.5\\n")
-        >>> teach(folder / "triplets.tsv", folder / "scored.tsv", folder / "scores.tsv").pairs
+        >>> score_triplets(folder / "triplets.tsv", folder / "scored.tsv", folder / "scores.tsv").pairs
         2
         >>> (folder / "scored.tsv").read_text().splitlines()[1].split("\\t")
         ['q1', 'd1', 'd2', '8.5', '-1.5']

@@ -17,8 +17,12 @@ from remargin.data.training_data import TrainingData
 from remargin.errors import InputError
 from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
+from remargin.model.loading import load_encoder
+from remargin.report.tables import Block, Cell, Table, number
 from remargin.training.batches import Batches
 from remargin.training.samplers import RandomSampler
+
+LONGEST = 240  # characters of a text that are shown
 
 
 @dataclass(frozen=True)
@@ -91,24 +95,38 @@ def explain(
 
 
 def inspect(
-    model: BiEncoder, data: str | Path, query: str | None = None, batch: int = 0, batch_size: int = 64, seed: int = 0
+    data: str | Path,
+    model: BiEncoder | str | Path,
+    query: str | None = None,
+    batch: int = 0,
+    batch_size: int = 64,
+    seed: int = 0,
 ) -> Instance:
-    """Look at one query of a training batch, in random order, with a model as it is and the distributed target.
+    """Explain one query of a training batch with the distributed target; what `remargin inspect` does.
 
-    A query's positive may be the negative of another one: it is not shown as a negative, but the means have it, as the
-    loss has.
+    A query's positive may be the negative of another query: it is not shown as a negative, but it counts in the means,
+    as in the loss.
 
     Args:
-        model: the encoder.
-        data: what `prepare` wrote, with triplets, by this model's tokenizer.
-        query: the id of a query of that batch; without, its first.
-        batch: the number of the batch, as `fit` with the same batch size and seed sees it.
-        batch_size: of that batch.
-        seed: of that batch.
+        data: a folder that `prepare` or `fit` (`out`/data) wrote, with triplets, by this model's tokenizer.
+        model: the encoder: a model, a folder, or a name of the Hugging Face hub.
+        query: the id of a query of the batch. Without it, the first query.
+        batch: the number of the batch, from 0, as `fit` with the same batch size and seed draws it in random order.
+        batch_size: triplets in the batch.
+        seed: the random seed of the training run.
 
     Raises:
         InputError: if the data are of another model, or the query is not in the batch.
+
+    Example:
+        >>> import tempfile
+        >>> from remargin import fit
+        >>> out = Path(tempfile.mkdtemp()) / "run"
+        >>> fitted = fit("docstrings:json,csv", model_folder, out, steps=1, say=str)
+        >>> [passage.role for passage in inspect(out / "data", fitted.model, batch_size=4).passages][:2]
+        ['query', 'positive']
     """
+    model = load_encoder(model)
     training = TrainingData(data)
     training.require(model)
     batches = Batches(training, RandomSampler.of(training.triplets, batch_size, seed))
@@ -133,6 +151,30 @@ def inspect(
         float(found.targets.mean()),
         float(found.losses.mean()),
     )
+
+
+def instance_table(instance: Instance, title: str, longest: int = LONGEST) -> Table:
+    """The instance as the paper's table 2 shows it, with at most `longest` characters of each text.
+
+    >>> passage = Passage("query", "q1", "a very long text " * 50)
+    >>> table = instance_table(Instance(passage, passage, (), 0.5, 0.1), "q1")
+    >>> len(table.blocks[0].rows[0][1].text)
+    240
+    """
+    rows = [
+        [Cell(p.role), Cell(_short(p.text, longest)), number(p.relevance), number(p.target), number(p.loss)]
+        for p in instance.passages
+    ]
+    notes = [
+        f"Over all negatives of the batch, the mean target is {instance.mean_target:.3f} and the mean loss "
+        f"{instance.mean_loss:.3f}. Relevance is the similarity to the query."
+    ]
+    return Table(title, ["", "text", "relevance", "target", "loss"], [Block("", rows)], notes)
+
+
+def _short(text: str, longest: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= longest else f"{text[: longest - 4]} ..."
 
 
 def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
