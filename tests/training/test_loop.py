@@ -22,6 +22,7 @@ from remargin.data.training_data import TrainingData
 from remargin.evaluation.runs import Run
 from remargin.losses.teacher import DualTeacherLoss
 from remargin.model.tokenizer import TextSettings
+from remargin.training import loop
 from remargin.training.engine import Engine
 from remargin.training.loop import train
 from remargin.training.optimiser import make_optimiser
@@ -100,15 +101,34 @@ def test_several_negatives_take_turns_and_scores_become_margins(tiny_model: Any,
         train(model, tmp_path / "data", tmp_path / "run", settings=settings(target="teacher"), say=silent)
 
 
-def test_advice_that_we_do_not_follow_is_not_passed_on(
-    model: BiEncoder, prepared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_advice_that_we_do_not_follow_is_not_passed_on_while_we_train(
+    model: BiEncoder, prepared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train(model, prepared, tmp_path / "out", settings=settings(steps=1))
     log = logging.getLogger("lightning_fabric.utilities.rank_zero")
+
+    class Advising(loop.Fabric):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            log.info("you should set `torch.set_float32_matmul_precision('medium' | 'high')`")
+            log.info("something else")
+
+    monkeypatch.setattr(loop, "Fabric", Advising)
     with caplog.at_level(logging.INFO, log.name):
-        log.info("you should set `torch.set_float32_matmul_precision('medium' | 'high')`")
-        log.info("something else")
-    assert caplog.messages == ["something else"]
+        train(model, prepared, tmp_path / "out", settings=settings(steps=1), say=silent)
+        assert caplog.messages == ["something else"]
+        log.info("see torch.set_float32_matmul_precision")  # what others log is theirs
+    assert caplog.messages[-1] == "see torch.set_float32_matmul_precision"
+    assert not log.filters
+
+
+def test_random_numbers_of_others_go_on_as_if_nothing_had_been_trained(
+    model: BiEncoder, prepared: Path, tmp_path: Path
+) -> None:
+    torch.manual_seed(3)
+    wanted = torch.rand(2)
+    torch.manual_seed(3)
+    train(model, prepared, tmp_path / "out", settings=settings(steps=1), say=silent)
+    assert torch.equal(torch.rand(2), wanted)
 
 
 def test_a_setting_that_needs_a_value_is_not_none() -> None:

@@ -16,34 +16,47 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_BACKENDS: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
-_lock = threading.Lock()
-_inside = 0  # how many are in `exact_products` now
-_before: list[str] = []  # the settings that the first of them found
+
+class _Precision:
+    """The precision of float32 products, which is one setting for the whole process: exact while somebody needs that.
+
+    Of several threads, the first one in remembers the setting, and the last one out brings it back.
+    """
+
+    def __init__(self) -> None:
+        self._backends: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before: list[str] = []
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = [backend.fp32_precision for backend in self._backends]
+            self._inside += 1
+            for backend in self._backends:
+                backend.fp32_precision = "ieee"
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                for backend, precision in zip(self._backends, self._before, strict=True):
+                    backend.fp32_precision = precision
+
+
+_PRECISION = _Precision()
 
 
 @contextlib.contextmanager
 def exact_products(device: torch.device) -> Iterator[None]:
-    """Matrix products in full precision: no autocast, no TF32, no bfloat16 on CPU. Settings come back afterwards.
-
-    They are the whole process's: of several threads, the last one out brings them back.
-    """
-    global _inside, _before
-    with _lock:
-        if not _inside:
-            _before = [backend.fp32_precision for backend in _BACKENDS]
-        _inside += 1
-        for backend in _BACKENDS:
-            backend.fp32_precision = "ieee"
+    """Matrix products in full precision: no autocast, no TF32, no bfloat16 on CPU. Settings come back afterwards."""
+    _PRECISION.enter()
     try:
         with torch.autocast(device.type, enabled=False):
             yield
     finally:
-        with _lock:
-            _inside -= 1
-            if not _inside:
-                for backend, precision in zip(_BACKENDS, _before, strict=True):
-                    backend.fp32_precision = precision
+        _PRECISION.leave()
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -123,6 +124,24 @@ def _flat(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from value.items()
         else:
             yield name, value
+
+
+@contextmanager
+def own_random_state() -> Iterator[None]:
+    """What a block draws or seeds is its own: afterwards the process's random numbers go on as if it had drawn none.
+
+    >>> torch.manual_seed(0).initial_seed()
+    0
+    >>> with own_random_state():
+    ...     _ = torch.manual_seed(7), torch.rand(3)
+    >>> torch.initial_seed()
+    0
+    """
+    before = _random_state()
+    try:
+        yield
+    finally:
+        _restore_random_state(before)
 
 
 def _random_state() -> dict[str, Tensor]:

@@ -22,7 +22,7 @@ from remargin.model import folder as model_folder
 from remargin.model.ahead import ahead
 from remargin.model.compute import TOKENS_AT_ONCE, in_batches, weights_state
 from remargin.model.encoder import EncodingPrecision, encoding_dtype, longest_input
-from remargin.model.packing import cut, select
+from remargin.model.packing import select, split
 from remargin.model.tokenizer import PairTokens, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.progress import track
 
@@ -186,7 +186,7 @@ class CrossEncoder:
         for pairs in ahead(self.tokenizer.pairs(block, self.length) for block in blocks):
             lengths = pairs.tokens.lengths
             if batch_size is None:
-                groups = list(cut(lengths, TOKENS_AT_ONCE[gpu], by_length=True))
+                groups = list(split(lengths, TOKENS_AT_ONCE[gpu], by_length=True))
             else:
                 groups = in_batches(lengths, batch_size)
             with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):  # the precision is our own
@@ -225,6 +225,11 @@ class CrossEncoder:
                         part.register_forward_pre_hook(_in_float32)
             self._copy = (state, model)
         return self._copy[1]
+
+    def train(self, mode: bool = True) -> None:
+        """Switch training on or off. What was laid out to score with is laid out anew: the weights may change now."""
+        self._copy = None
+        self.model.train(mode)
 
     def take_over(self, other: CrossEncoder) -> None:
         """Take the weights, name and training record of another cross-encoder of the same architecture and length."""

@@ -20,7 +20,7 @@ from remargin.losses.inputs import Similarity
 from remargin.model import folder as model_folder
 from remargin.model.ahead import ahead
 from remargin.model.compute import Compute, weights_state
-from remargin.model.packing import Packed, pack, select
+from remargin.model.packing import Packed, pack
 from remargin.model.tokenizer import TextSettings, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.progress import track
 
@@ -167,6 +167,11 @@ class BiEncoder(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_copy": None}  # laid out for oneDNN, it can neither be copied nor pickled
 
+    def train(self, mode: bool = True) -> BiEncoder:
+        """Switch training on or off. What was laid out to encode with is laid out anew: the weights may change now."""
+        self._copy = None
+        return super().train(mode)
+
     @property
     def dimension(self) -> int:
         """How long the vectors are."""
@@ -261,7 +266,7 @@ class BiEncoder(nn.Module):
         compute, device = self._computing(), self.device
         groups = compute.groups(tokens.lengths, device, size)
         longest = int(tokens.lengths.max(initial=1)) if compute.packed and device.type != "cpu" else None
-        parts = (pack(select(tokens, rows), longest) for rows in groups)
+        parts = (pack(tokens, rows, longest) for rows in groups)
         waiting: list[tuple[NDArray[np.int64], Tensor]] = []
 
         def encoded(part: Packed) -> Tensor:

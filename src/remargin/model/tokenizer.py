@@ -48,6 +48,11 @@ class Tokens:
     ids: NDArray[Any]
     lengths: NDArray[np.int64]
 
+    @classmethod
+    def together(cls, parts: Sequence[Tokens]) -> Tokens:
+        """All texts of several lots, one lot after another."""
+        return cls(np.concatenate([part.ids for part in parts]), np.concatenate([part.lengths for part in parts]))
+
     @cached_property
     def starts(self) -> NDArray[np.int64]:
         """Where each text begins."""

@@ -29,7 +29,7 @@ from remargin.files.atomic import refuse_existing, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.shapes import mismatch
 from remargin.model.ahead import ahead
-from remargin.model.checkpoint import Progress, load_checkpoint, save_checkpoint
+from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, save_checkpoint
 from remargin.model.compute import fast_precision
 from remargin.model.cross_encoder import OURS, CrossEncoder, Pair, read_cross_encoder
 from remargin.model.optimisation import RateSchedule, parameter_groups
@@ -92,6 +92,7 @@ class Trained:
     validations: list[tuple[int, float]] = field(default_factory=list, repr=False)
 
 
+@own_random_state()
 def train_cross_encoder(
     model: CrossEncoder,
     collection: Collection,
@@ -214,14 +215,14 @@ class _Training:
     def run(self) -> None:
         """Train to the end, and take the best weights if there were validations."""
         batches = self._data.batches(self.progress.step)
-        self._model.model.train()
+        self._model.train()
         for batch in track(ahead(batches), "training the teacher", total=self._data.steps - self.progress.step):
             loss = self._step(batch)
             if self.progress.step in self._marks:
                 self._validate(loss.item())
                 self.progress.seconds = self.seconds()
                 save_checkpoint(self._checkpoint, self.progress, self._kept, self._optimiser, None)
-        self._model.model.eval()
+        self._model.train(False)
         if self.progress.best_step is not None:
             self._model.model.load_state_dict(self._best.state_dict())
 

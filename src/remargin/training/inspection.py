@@ -66,12 +66,12 @@ class Explained:
         """The negatives with the highest target, the one closest to the mean, and the lowest; of some, or of all."""
         places = np.arange(len(self.targets)) if among is None else np.flatnonzero(among)
         targets = self.targets[places]
-        found = {
+        chosen = {
             "highest": targets.argmax(),
             "middle": np.abs(targets - self.targets.mean()).argmin(),
             "lowest": targets.argmin(),
         }
-        return {role: int(places[place]) for role, place in found.items()}
+        return {role: int(places[place]) for role, place in chosen.items()}
 
 
 def explain(
@@ -83,8 +83,8 @@ def explain(
     """Relevance, targets and losses of one query, from the vectors of a batch.
 
     >>> q, p, n = np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.array([[0.0, 1.0], [-1.0, 0.0]])
-    >>> found = explain(q, p, n)
-    >>> found.targets.tolist(), found.losses.tolist()
+    >>> explained = explain(q, p, n)
+    >>> explained.targets.tolist(), explained.losses.tolist()
     ([0.5, 0.0], [0.25, 4.0])
     """
     given = (np.asarray(vectors, np.float64) for vectors in (query, positive, negatives))
@@ -133,23 +133,22 @@ def inspect(
     rows = batches.batch(batch)
     queries, documents = training.queries.ids, training.documents.ids
     place = _place([queries[row] for row in rows.queries.tolist()], query, batch)
-    of_queries, of_documents = (model.encode_tokens(tokens) for tokens in batches.tokens(rows))
-    positives, negatives = np.split(of_documents, 2)
-    found = explain(of_queries[place], positives[place], negatives, model.similarity)
+    of_queries, positives, negatives = np.split(model.encode_tokens(rows.texts), 3)
+    explained = explain(of_queries[place], positives[place], negatives, model.similarity)
     id, own = queries[int(rows.queries[place])], documents[int(rows.positives[place])]
-    chosen = found.chosen(among=rows.negatives != rows.positives[place])  # which may be another's negative
+    chosen = explained.chosen(among=rows.negatives != rows.positives[place])  # which may be another's negative
     names = {role: documents[int(rows.negatives[j])] for role, j in chosen.items()}
     questions, passages = _texts(Path(data), {id}, {own, *names.values()})
     shown = []
     for role, j in chosen.items():
-        values = (float(of[j]) for of in (found.relevance, found.targets, found.losses))
+        values = (float(of[j]) for of in (explained.relevance, explained.targets, explained.losses))
         shown.append(Passage(f"negative, {role} target", names[role], passages[names[role]], *values))
     return Instance(
         Passage("query", id, questions[id]),
-        Passage("positive", own, passages[own], found.positive_relevance),
+        Passage("positive", own, passages[own], explained.positive_relevance),
         tuple(shown),
-        float(found.targets.mean()),
-        float(found.losses.mean()),
+        float(explained.targets.mean()),
+        float(explained.losses.mean()),
     )
 
 

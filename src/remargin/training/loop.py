@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,14 @@ from torch import Tensor, nn
 from remargin.data.training_data import TrainingData
 from remargin.errors import InputError
 from remargin.files.atomic import refuse_existing
-from remargin.model.checkpoint import Progress, load_checkpoint, save_checkpoint
+from remargin.model.ahead import ahead
+from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, save_checkpoint
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import OURS
 from remargin.progress import tell
 from remargin.teacher.in_batch import InBatchTeacher
-from remargin.training.batches import Batches, Loader
+from remargin.training.batches import Batches
 from remargin.training.best import Best
 from remargin.training.engine import Engine, matmul_rate
 from remargin.training.log import Log, Meter
@@ -31,7 +34,7 @@ from remargin.training.optimiser import make_optimiser
 from remargin.training.samplers import make_sampler
 from remargin.training.settings import FitSettings
 from remargin.training.stopping import Stopping
-from remargin.training.supervision import loss_arguments, require_teachers, statistics, teacher_scale
+from remargin.training.supervision import loss_arguments, margin_scale, require_teachers, statistics
 from remargin.training.validation import Validator
 
 # Settings that must stay the same when a run is resumed. So must its loss.
@@ -66,6 +69,7 @@ class Fitted:
         return next(iter(self.validations[0][1])) if self.validations else None
 
 
+@own_random_state()
 def train(
     model: BiEncoder,
     data: str | Path,
@@ -109,9 +113,8 @@ def train(
     refuse_existing(out / "last", overwrite=True, marker=OURS)
     precision = fast_precision() if settings.precision == "auto" else settings.precision
     scaled: Any = "16-mixed" if precision == "16" else "32-true"  # only float16 needs its gradients scaled
-    for name in ("lightning_fabric.utilities.rank_zero", "pytorch_lightning.utilities.rank_zero"):
-        logging.getLogger(name).addFilter(_no_advice)
-    fabric = Fabric(accelerator="auto", devices=1, precision=scaled, loggers=list(loggers))
+    with _no_advice():
+        fabric = Fabric(accelerator="auto", devices=1, precision=scaled, loggers=list(loggers))
     device = fabric.device
     training = TrainingData(data)
     training.require(model)
@@ -122,7 +125,8 @@ def train(
     batches = _batches(training, model, loss, settings, out, resume, say)
     torch.manual_seed(settings.seed)
     optimiser, rates = make_optimiser([model, loss], settings), settings.rates()
-    _, wrapped = fabric.setup(model, optimiser)
+    with _no_advice():
+        _, wrapped = fabric.setup(model, optimiser)
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
     engine = Engine(model, settings, device, dtype, batches.typical_lengths())
     modules, fixed = {"model": model, "loss": loss}, _fixed(settings, loss)
@@ -136,9 +140,10 @@ def train(
     say(engine.describe() + ("" if settings.attention_dropout else "; no attention dropout"))
     before_stop, watch = progress.seconds, _Watch(settings, progress)
     meter = Meter(engine.operations_per_token, matmul_rate(device, dtype))
-    loader = Loader(batches, progress.step * settings.accumulate, engine.cut)
+    numbers = itertools.count(progress.step * settings.accumulate)
+    loader = ahead((batch, engine.split(batch.texts)) for batch in map(batches.batch, numbers))
     log = Log(out, fabric, progress.step, settings.steps, say, meter)
-    with engine, loader, log, Stopping() as stopping:
+    with engine, closing(loader), log, Stopping() as stopping:
         if not progress.validations:
             best.validate(engine, model, log, meter)
         asked = False
@@ -148,19 +153,18 @@ def train(
             for group in optimiser.param_groups:
                 group["lr"] = rates(step)
             for number in range(step * settings.accumulate, (step + 1) * settings.accumulate):
-                waited = loader.waited
-                batch, cut = next(loader)
-                vectors = engine.embed(cut)
-                queries, positives, negatives = vectors.chunk(3)
-                arguments = loss_arguments(loss, batch, device)
-                value = loss(queries, positives, negatives, **arguments)
-                fabric.backward(value / settings.accumulate)
-                assert vectors.grad is not None
-                engine.backward(vectors.grad)
+                asked_at = time.perf_counter()
+                batch, texts = next(loader)
+                waited = time.perf_counter() - asked_at
+                with engine.embed(texts) as vectors:  # at its end, the vectors' gradient goes on to the weights
+                    queries, positives, negatives = vectors.chunk(3)
+                    arguments = loss_arguments(loss, batch, device)
+                    value = loss(queries, positives, negatives, **arguments)
+                    fabric.backward(value / settings.accumulate)
                 if observe is not None:
                     observe(number, *vectors.detach().chunk(3))
                 progress.triplets += len(batch.queries)
-                meter.count(len(batch.queries), cut.tokens, cut.computed, loader.waited - waited)
+                meter.count(len(batch.queries), texts.tokens, texts.computed, waited)
             if settings.clip is not None:
                 fabric.clip_gradients(model, wrapped, max_norm=settings.clip, error_if_nonfinite=False)
             wrapped.step()
@@ -212,7 +216,7 @@ def _batches(
 ) -> Batches:
     """The run's batches: its sampler, and its teachers if it has some."""
     sampler = make_sampler(model, data, settings, out, resume, say)
-    scale = teacher_scale(data.triplets, settings.loss.teacher_scale, loss, model.similarity, say)
+    scale = margin_scale(data.triplets, settings.loss.teacher_scale, loss, model.similarity, say)
     teacher = None
     if settings.in_batch_teacher is not None:
         name, similarity = settings.in_batch_teacher, model.similarity
@@ -220,9 +224,22 @@ def _batches(
     return Batches(data, sampler, scale, teacher)
 
 
-def _no_advice(record: logging.LogRecord) -> bool:
-    """Leaves out Fabric's advice to multiply float32 less precisely: what we compute in float32, we do on purpose."""
-    return "set_float32_matmul_precision" not in record.getMessage()
+@contextmanager
+def _no_advice() -> Iterator[None]:
+    """Without Fabric's advice to multiply float32 less precisely: what we compute in float32, we do on purpose."""
+    names = ("lightning_fabric.utilities.rank_zero", "pytorch_lightning.utilities.rank_zero")
+    logs = [logging.getLogger(name) for name in names]
+
+    def keep(record: logging.LogRecord) -> bool:
+        return "set_float32_matmul_precision" not in record.getMessage()
+
+    for log in logs:
+        log.addFilter(keep)
+    try:
+        yield
+    finally:
+        for log in logs:
+            log.removeFilter(keep)
 
 
 def _fixed(settings: FitSettings, loss: nn.Module) -> dict[str, Any]:

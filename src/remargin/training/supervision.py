@@ -50,7 +50,7 @@ def require_teachers(loss: nn.Module, triplets: Triplets, settings: FitSettings)
         raise InputError("dual supervision needs a second teacher", do="name an in_batch_teacher in the settings")
 
 
-def teacher_scale(
+def margin_scale(
     triplets: Triplets, asked: float | None, loss: nn.Module, similarity: Similarity, say: Callable[[str], None]
 ) -> float:
     """What the teacher's margins are multiplied with: what was asked for, or what brings them into a cosine's range."""

@@ -14,7 +14,8 @@ from remargin.data.tokens import TokenStore
 from remargin.evaluation.measures import evaluate, own_cutoff, require_measures
 from remargin.evaluation.runs import Run
 from remargin.losses.inputs import Similarity
-from remargin.model.packing import Packed, together
+from remargin.model.packing import Packed
+from remargin.model.tokenizer import Tokens
 from remargin.retrieval.candidates import candidates
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
@@ -52,7 +53,9 @@ class Validator:
         self._candidates = {query: list(found) for query, found in found_before.items()}
         queries, documents = (TokenStore(folder / "tokens" / kind) for kind in ("queries", "documents"))
         needed = sorted({document for found in self._candidates.values() for document in found})
-        self._texts = together([queries.take(queries.ids.rows(chosen)), documents.take(documents.ids.rows(needed))])
+        self._texts = Tokens.together(
+            [queries.take(queries.ids.rows(chosen)), documents.take(documents.ids.rows(needed))]
+        )
         place = {document: len(chosen) + i for i, document in enumerate(needed)}
         self._rows = [
             torch.tensor([place[document] for document in found], dtype=torch.long)
