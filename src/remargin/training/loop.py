@@ -82,29 +82,39 @@ def train(
     say: Callable[[str], None] = tell,
     observe: Callable[[int, Tensor, Tensor, Tensor], None] | None = None,
 ) -> Fitted:
-    """Fine-tune a model on prepared triplets.
+    """Fine-tune a model on prepared triplets: the loop under `fit`.
 
-    Writes `out/last`, `out/best` if there is a validator, `out/metrics.csv`, and `out/checkpoint`, from which `resume`
-    goes on: with the same batches, the same dropout and so, on a CPU, the very same weights as without a stop. Ctrl-C
-    and SIGTERM wait for the end of a step and its checkpoint.
+    Writes `out/last`, `out/best` if there is a validator, `out/metrics.csv`, and `out/checkpoint`. If interrupted,
+    `resume` continues from the checkpoint with the same batches and the same dropout, and so, on a CPU, to the very
+    same weights. Ctrl-C and SIGTERM wait for the end of a step and its checkpoint.
 
     Args:
-        model: the encoder; its weights are changed, and are the last ones in the end: `Fitted.model` has the best.
+        model: the encoder. Its weights are changed, and are the last ones in the end: `Fitted.model` has the best.
         data: a folder that `prepare` wrote, with triplets, by this model's tokenizer.
-        out: the run's folder.
+        out: the folder of the training run.
         loss: any module of queries, positives and negatives; without one, the settings' loss. If it has an attribute
             `takes`, it is called with these too: "ids" (of the three), "teacher_margin", "in_batch_margin".
         settings: everything else.
-        validator: measures the model every so often; the best one is kept, and patience counts from it. Without one,
-            there is no patience.
+        validator: measures the model every `validate_every` steps; the best model is kept, and patience counts from it.
+            Without a validator, there is no early stopping.
         loggers: Lightning loggers, beside the CSV file.
-        resume: go on from `out/checkpoint`, if there is one; else a run that is there already is an error.
-        say: gets a line for people now and then.
-        observe: gets the number of each batch, from 0, and its vectors: queries, positives and negatives.
+        resume: continue from `out/checkpoint`, if there is one. Without it, a training run in `out` is an error.
+        say: called with progress messages.
+        observe: called with the number of each batch, from 0, and its vectors: queries, positives and negatives.
 
     Raises:
         InputError: if data and model do not fit, a teacher is missing, the loss is not a number, or the encoder has
             collapsed.
+
+    Example:
+        >>> import tempfile
+        >>> from remargin import Collection, mine, prepare
+        >>> folder, model = Path(tempfile.mkdtemp()), BiEncoder.from_pretrained(model_folder)
+        >>> _ = mine(Collection.load("docstrings:json,csv", "train"), folder / "triplets.tsv")
+        >>> _ = prepare("docstrings:json,csv", model_folder, folder / "data", folder / "triplets.tsv",
+        ...             model.text_settings)
+        >>> train(model, folder / "data", folder / "run", settings=FitSettings(steps=2), say=str).steps
+        2
     """
     settings, out = settings or FitSettings(), Path(out)
     progress, checkpoint = Progress(), out / "checkpoint"

@@ -92,7 +92,33 @@ class LossSettings:
 
 @dataclass
 class FitSettings:
-    """How to train. The defaults were chosen on dev splits; results/defaults.md says how."""
+    """How to train. The defaults were chosen on dev splits; results/defaults.md says how.
+
+    Attributes:
+        loss: which loss, and its own settings.
+        steps, batch_size, accumulate: optimiser steps, triplets in a batch, batches in a step.
+        sampler, clusters, drop_bins: which triplets make a batch; see `remargin.training.samplers`.
+        in_batch_teacher: an encoder that scores every pair of a batch.
+        learning_rate, warm_up, schedule, gamma: the peak learning rate, the share of the steps for linear warm-up, the
+            schedule, and the decay factor per step of the exponential schedule.
+        weight_decay, clip: weight decay of matrices, and the maximum gradient norm; None does not clip.
+        precision, eight_bit: the numeric precision of computing, and 8-bit optimiser states.
+        engine, compile, graphs, token_budget: batch layout, torch.compile, CUDA graphs, and the maximum tokens in
+            memory at once.
+        attention_dropout: keep the model's dropout on attention weights.
+        seed: the random seed.
+        validate_every, validation_measure, validation_depth, validation_queries, patience: steps between validations,
+            the measure that selects the best model, documents to re-rank for each query, the maximum number of
+            queries, and after how many validations without gain training ends.
+        log_every, save_every: steps between log lines, and between checkpoints.
+
+    Raises:
+        InputError: for a value that makes no sense, alone or beside others.
+
+    Example:
+        >>> FitSettings(steps=10, loss=LossSettings("adaptive")) == FitSettings.preset(steps=10, target="adaptive")
+        True
+    """
 
     loss: LossSettings = field(default_factory=LossSettings)
     steps: int = 400
