@@ -67,7 +67,7 @@ def printable(text: str) -> str:
     a red \\x1b[31mline
     and another
     """
-    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def first_line(error: BaseException) -> str:

@@ -20,7 +20,7 @@ def tell(line: str, *, error: bool = False) -> None:
     print(printable(line), file=sys.stderr if error else sys.stdout)
 
 
-def track(items: Iterable[T], what: str, total: int | None = None, show: bool | None = None) -> Iterator[T]:
+def track(items: Iterable[T], description: str, total: int | None = None, show: bool | None = None) -> Iterator[T]:
     """The items, with a bar on standard error that counts them. Without `show`, only where that is a terminal.
 
     >>> list(track([1, 2, 3], "counting"))
@@ -43,4 +43,4 @@ def track(items: Iterable[T], what: str, total: int | None = None, show: bool | 
     remaining = (TimeRemainingColumn(),) if total else ()
     console = Console(stderr=True)
     with Progress(*columns, *remaining, console=console, transient=console.is_terminal) as progress:
-        yield from progress.track(items, total=total, description=what)
+        yield from progress.track(items, total=total, description=description)

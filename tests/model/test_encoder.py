@@ -226,7 +226,7 @@ def test_a_hub_name_is_read_from_the_local_cache(
 def test_texts_that_are_cut_are_counted(tiny_model: Any, caplog: pytest.LogCaptureFixture) -> None:
     model = BiEncoder.from_pretrained(tiny_model("bert"), query_length=8)
     model.encode_queries(TEXTS)
-    assert "2 of 4 queries were cut at 8 tokens" in caplog.text
+    assert "2 of 4 queries were truncated to 8 tokens" in caplog.text
     caplog.clear()
     model.encode_documents(TEXTS)
     assert "cut" not in caplog.text

@@ -196,7 +196,7 @@ def test_killed_it_goes_on_to_the_same_weights(
     assert steps == [7, 14, 21]
     assert not (tmp_path / "broken").exists()
     again, same, said = train("broken")
-    assert said[1] == "going on after step 14"
+    assert said[1] == "resuming after step 14"
     assert same == weights
     different = {"seconds": 0.0, "validation_seconds": 0.0}
     assert replace(again, **different) == replace(whole, **different)

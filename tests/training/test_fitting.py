@@ -46,7 +46,7 @@ def test_a_run_folder_holds_what_is_needed_to_repeat_it(beir: Path, tiny_model: 
     assert list((tmp_path / "run" / "theirs").rglob("metrics.csv"))
     with pytest.raises(InputError, match=r"already exists; .*--resume"):
         start(settings(), say=silent)
-    with pytest.raises(InputError, match="the run was started with other settings: learning_rate"):
+    with pytest.raises(InputError, match="the training run was started with other settings: learning_rate"):
         start(settings(learning_rate=2e-3), resume=True, say=silent)
     with pytest.raises(InputError, match="other settings: loggers"):
         start(settings(), resume=True, say=silent, loggers=["nobody.Logger"])
@@ -175,7 +175,7 @@ def test_a_run_goes_on_wherever_its_folder_is_now(beir: Path, tiny_model: Any, t
     triplets = Path(os.path.relpath(tmp_path / "t.tsv"))
     start = partial(fit, str(beir), str(tiny_model("bert")), tmp_path / "moved", triplets=triplets)
     assert start(settings(steps=2), resume=True, say=silent).steps == 2
-    with pytest.raises(InputError, match="the run was started with other settings: steps"):
+    with pytest.raises(InputError, match="the training run was started with other settings: steps"):
         start(settings(steps=3), resume=True, say=silent)
 
 
@@ -246,7 +246,7 @@ def test_judgments_that_changed_are_noticed_on_resuming(beir: Path, tiny_model: 
 def test_what_is_no_run_is_not_resumed(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
     start = partial(fit, str(beir), str(tiny_model("bert")), tmp_path)
     (tmp_path / "triplets.tsv").write_text("query_id\tpositive_id\tnegative_id\nq0\td0\td1\n")
-    with pytest.raises(InputError, match=r"no run to go on with: there is no config.yaml in it"):
+    with pytest.raises(InputError, match=r"no training run to resume: there is no config.yaml in it"):
         start(settings(), resume=True, say=silent)
     for content in ("", "a: [", "asked: 3"):
         (tmp_path / "config.yaml").write_text(content)
@@ -293,7 +293,8 @@ def test_a_small_table_trains_without_validation(tiny_model: Any, tmp_path: Path
 def test_what_differs_is_named(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
     start = partial(fit, str(beir), str(tiny_model("bert")), tmp_path / "run")
     start(settings(steps=1), say=silent)
-    with pytest.raises(InputError, match="the run was started with other settings: target, temperature, steps;"):
+    changed = "the training run was started with other settings: target, temperature, steps;"
+    with pytest.raises(InputError, match=changed):
         start(settings(steps=2, target="contrastive", temperature=0.1), resume=True, say=silent)
 
 
@@ -341,5 +342,7 @@ def test_a_run_does_not_go_on_with_other_data(prepared: Path, beir: Path, tiny_m
     start(settings(steps=2), say=silent)
     (tmp_path / "t.tsv").write_text("".join(f"q{i}\td{i}\td{i + 1}\n" for i in range(8)))
     prepare(beir, tiny_model("bert"), tmp_path / "data", tmp_path / "t.tsv", TextSettings(30, 64), overwrite=True)
-    with pytest.raises(InputError, match=r"the run was started on other data: triplets/rows\.bin changed; put back"):
+    with pytest.raises(
+        InputError, match=r"the training run was started on other data: triplets/rows\.bin changed; put back"
+    ):
         start(settings(steps=2), resume=True, say=silent)

@@ -200,7 +200,7 @@ def test_a_damaged_checkpoint_is_one_clear_line(model: BiEncoder, prepared: Path
         state.unlink()
         if damaged is not None:
             state.write_bytes(damaged)
-        with pytest.raises(InputError, match=r"state.safetensors: damaged or missing; start the run anew"):
+        with pytest.raises(InputError, match=r"state.safetensors: damaged or missing; start the training run anew"):
             train(model, prepared, tmp_path, settings=settings(steps=2), say=silent, resume=True)
         state.touch()
 
@@ -228,15 +228,15 @@ def test_a_run_is_neither_overwritten_nor_gone_on_with_otherwise(
             train(model, prepared, out, loss, settings(steps=2, **others), measured, resume=resume, say=silent)
         assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
-    refused("run: has a run already; choose another place", resume=False)
-    refused("the run was started with another seed and another learning_rate", seed=1, learning_rate=1.0)
-    refused("the run was started with another loss", loss=MarginLoss(0.2))
+    refused("run: has a training run already; choose another place", resume=False)
+    refused("the training run was started with another seed and another learning_rate", seed=1, learning_rate=1.0)
+    refused("the training run was started with another loss", loss=MarginLoss(0.2))
     refused("another warm_up and another weight_decay and another clip", warm_up=0.5, weight_decay=1.0, clip=0.1)
-    refused("the run was not validated by RR before", validation_measure="RR")
+    refused("the training run was not validated by RR before", validation_measure="RR")
     train(model, prepared, tmp_path / "warm", ContrastiveLoss(0.05), settings(steps=1), validator, say=silent)
-    refused("the run was started with another loss", tmp_path / "warm", loss=ContrastiveLoss(0.5))
+    refused("the training run was started with another loss", tmp_path / "warm", loss=ContrastiveLoss(0.5))
     (run / "best").rename(tmp_path / "lost")
-    refused("best: the best model of the run is missing")
+    refused("best: the best model of the training run is missing")
     (tmp_path / "foreign" / "last").mkdir(parents=True)
     (tmp_path / "foreign" / "last" / "mine.txt").touch()
     refused("last: exists and is not ours to overwrite", tmp_path / "foreign")
@@ -355,7 +355,7 @@ def test_a_finished_run_does_not_vouch_for_a_damaged_model(
         (fitted.model / name).unlink()
         if content is not None:
             (fitted.model / name).write_bytes(content)
-        with pytest.raises(InputError, match=r"best.*; start the run anew in another folder"):
+        with pytest.raises(InputError, match=r"best.*; start the training run anew in another folder"):
             start(settings(steps=2, validate_every=1), resume=True, say=silent)
         (fitted.model / name).write_bytes(whole)
     assert start(settings(steps=2, validate_every=1), resume=True, say=silent).model == fitted.model

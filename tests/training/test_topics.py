@@ -132,7 +132,7 @@ def test_resumed_is_uninterrupted_with_the_topics_of_before(
     np.save(other, topics[:-1])
     digest = hashlib.sha256(other.getvalue()).digest()
     (tmp_path / "broken" / "topics.npy").write_bytes(other.getvalue() + digest)
-    with pytest.raises(InputError, match=r"topics.npy: has the topics of other queries; start the run anew"):
+    with pytest.raises(InputError, match=r"topics.npy: has the topics of other queries; start the training run anew"):
         run("broken", resume=True)
     whole = (tmp_path / "whole" / "topics.npy").read_bytes()
     flipped = whole[:-40] + bytes([whole[-40] ^ 1]) + whole[-39:]  # the topic of a query

@@ -66,12 +66,12 @@ def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
 
 
 def refuse_idle(context: typer.Context, idle: Mapping[str, Sequence[str]]) -> None:
-    """Refuse options that were given but have no effect. `idle` lists their names by what they have no effect on."""
-    for what, names in idle.items():
+    """Refuse options that were given but have no effect. `idle` lists their names by the case."""
+    for case, names in idle.items():
         for name in names:
             source = context.get_parameter_source(name)
             if source is not None and source.name != "DEFAULT":
-                raise InputError(f"--{name.replace('_', '-')} does nothing for {what}", do="leave it out")
+                raise InputError(f"--{name.replace('_', '-')} does nothing for {case}", do="leave it out")
 
 
 def is_typed(context: typer.Context, name: str) -> bool:
@@ -145,7 +145,7 @@ def load_encoder(model: str, compute: str = "auto", **lengths: int | None) -> Bi
 
 
 def _set_threads(threads: int | None) -> int | None:
-    """Have PyTorch, FAISS and the tokenizers compute with so many threads. They read it when they are loaded."""
+    """Have PyTorch, FAISS and the tokenizers compute with this many threads. They read it when they are loaded."""
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(threads)
         if "torch" in sys.modules:
@@ -175,17 +175,21 @@ def skip_bad_option(panel: str | None = None) -> Any:
 Threads = Annotated[int | None, threads_option()]
 Config = Annotated[Path | None, config_option()]
 _DATA = typer.Option(
-    help="The collection: a BEIR folder, irds:NAME, docstrings:PACKAGE,PACKAGE (or stdlib, or a folder of code), "
-    "or pairs:FILE (CSV, TSV, JSONL or Parquet; 'pairs:FILE?query=COLUMN&document=COLUMN', quoted, names the columns)."
+    help="Collection: a BEIR folder; irds:NAME; pairs:FILE (CSV, TSV, JSONL or Parquet, with columns as in "
+    "'pairs:FILE?query=COLUMN&document=COLUMN'); or docstrings:PACKAGE,PACKAGE (or stdlib, or a folder of code)."
 )
 Data = Annotated[str | None, _DATA]
 RequiredData = Annotated[str, _DATA]
-Model = Annotated[str | None, typer.Option(help="The encoder: a folder or a Hugging Face name.")]
-Compute = Annotated[str, typer.Option(help="What to compute in: 32, bf16, or auto: bf16 on a GPU, 32 on a CPU.")]
+Model = Annotated[str | None, typer.Option(help="Encoder: a folder or a Hugging Face name.")]
+Precision = Annotated[
+    str,
+    typer.Option(help="Numeric precision of computing: 32, bf16, or auto (bf16 on a GPU, 32 on a CPU)."),
+]
+Compute = Precision  # until every verb calls it --precision
 Measures = Annotated[
     list[str] | None,
-    typer.Option("--measures", "--measure", help="ir_measures names: --measures nDCG@10 R@1000."),
+    typer.Option("--measures", "--measure", help="Measures, as ir_measures names them: --measures nDCG@10 R@1000."),
 ]
-Split = Annotated[str, typer.Option(help="Which of the collection's splits.")]
+Split = Annotated[str, typer.Option(help="Split of the collection.")]
 SkipBad = Annotated[bool, skip_bad_option()]
-Overwrite = Annotated[bool, typer.Option(help="Replace the output if it is already there.")]
+Overwrite = Annotated[bool, typer.Option(help="Replace the output if it exists.")]

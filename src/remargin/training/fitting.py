@@ -38,7 +38,7 @@ LOGGERS = {(f"{package}.loggers.logger", "Logger") for package in ("lightning_fa
 
 @dataclass
 class _Asked:
-    """What `fit` was asked for beside the settings: what to train on what, and where to put it."""
+    """The arguments of `fit` beside the settings: data, model, and the folder of the training run."""
 
     data: str
     model: str
@@ -198,7 +198,7 @@ def _fit(asked: _Asked, settings: FitSettings, resume: bool, say: Callable[[str]
 
 
 def _logger(text: str, out: Path) -> Any:
-    """A Lightning logger from its class and arguments; where to log is the run's folder, if it wants to know.
+    """A Lightning logger from its class and arguments; it logs into the training run's folder, if it takes a folder.
 
     The text may come from a config that somebody else wrote, so nothing but a logger's class is ever called.
     """
@@ -240,19 +240,19 @@ def _prepare(asked: _Asked, model: BiEncoder, settings: FitSettings, say: Callab
             require_ranked(mined)
             say(f"mined {mined.triplets:,} triplets for {mined.queries:,} queries with BM25")
             if mined.without_ranking:
-                say(f"BM25 found nothing for {mined.without_ranking:,} of them: their negatives are random")
+                say(f"BM25 ranks nothing for {mined.without_ranking:,} of them: their negatives are random")
     texts = model.text_settings
     report = prepare(asked.data, asked.model, asked.out / "data", triplets, texts, asked.skip_bad)
     say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")
     if report.rejected:
         say(f"set aside as bad input: {report.rejected:,}; see {asked.out / 'data' / 'rejects.jsonl'}")
-    for what, count in report.notes.items():
-        if what.startswith("WARNING"):
-            say(f"{what}: {count:,}")
+    for note, count in report.notes.items():
+        if note.startswith("WARNING"):
+            say(f"{note}: {count:,}")
 
 
 def _verify(data: Path) -> None:
-    """See that all is as it was written: one damaged score spoils a run silently."""
+    """See that all is as it was written: one damaged score spoils a training run silently."""
     verify_files(data, read_prepared(data)["sha256"], REMEDY)
     for name in ("queries", "documents"):
         TokenStore(data / "tokens" / name).verify()
@@ -278,7 +278,7 @@ def _measure(model: BiEncoder, collection: Collection, measure: str) -> float:
 
 
 def _input_hashes(data: Path, model: str) -> dict[str, str]:
-    """Hashes of all that a run is made from: collection, triplets, and the model's weights if they are in a folder."""
+    """Hashes of the input of a training run: collection, triplets, and the model's weights if they are in a folder."""
     of_triplets = Triplets(data / "triplets").header["sha256"]
     hashes = {**read_prepared(data)["sha256"], **{f"triplets/{name}": of for name, of in of_triplets.items()}}
     weights = sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []

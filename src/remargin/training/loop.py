@@ -37,7 +37,7 @@ from remargin.training.stopping import Stopping
 from remargin.training.supervision import loss_arguments, margin_scale, require_teachers, statistics
 from remargin.training.validation import Validator
 
-# Settings that must stay the same when a run is resumed. So must its loss.
+# Settings that must stay the same when a training run is resumed. So must its loss.
 FIXED = (
     "batch_size", "accumulate", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "warm_up", "schedule",
     "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout",
@@ -50,7 +50,7 @@ ALL_THE_SAME = 1 - 1e-7
 
 @dataclass
 class Fitted:
-    """What came of a run: what it saw, the validation before and the best, and where the models are."""
+    """The outcome of a training run: steps and triplets, the measure before training and at its best, and the model."""
 
     steps: int
     triplets: int
@@ -119,7 +119,7 @@ def train(
     settings, out = settings or FitSettings(), Path(out)
     progress, checkpoint = Progress(), out / "checkpoint"
     if not resume and (checkpoint.exists() or (out / "last").exists()):
-        raise InputError("has a run already", file=out, do="choose another place, or go on with that run (resume)")
+        raise InputError("has a training run already", file=out, do="choose another place, or continue it (resume)")
     refuse_existing(out / "last", overwrite=True, marker=OURS)
     precision = fast_precision() if settings.precision == "auto" else settings.precision
     scaled: Any = "16-mixed" if precision == "16" else "32-true"  # only float16 needs its gradients scaled
@@ -224,7 +224,7 @@ def _batches(
     resume: bool,
     say: Callable[[str], None],
 ) -> Batches:
-    """The run's batches: its sampler, and its teachers if it has some."""
+    """The training run's batches: its sampler, and its teachers if it has some."""
     sampler = make_sampler(model, data, settings, out, resume, say)
     scale = margin_scale(data.triplets, settings.loss.teacher_scale, loss, model.similarity, say)
     teacher = None
@@ -253,7 +253,7 @@ def _no_advice() -> Iterator[None]:
 
 
 def _fixed(settings: FitSettings, loss: nn.Module) -> dict[str, Any]:
-    """What a run must not change when it is resumed."""
+    """What must not change when a training run is resumed."""
     learned = any(True for _ in loss.parameters())  # then what it says of itself changes
     of_loss = type(loss).__name__ if learned else repr(loss)
     return {name: getattr(settings, name) for name in FIXED} | {"loss": of_loss}
@@ -267,7 +267,7 @@ def _describe(device: torch.device, batches: Batches, settings: FitSettings) -> 
 
 
 class _Watch:
-    """Stops a run that has gone wrong, and says why."""
+    """Stops training that has gone wrong, and says why."""
 
     def __init__(self, settings: FitSettings, progress: Progress) -> None:
         self._do = f"use a lower learning rate than {settings.learning_rate:g}, or a longer warm-up"

@@ -27,18 +27,18 @@ def idle_settings(target: str, in_batch: bool) -> dict[str, tuple[str, ...]]:
     >>> idle_settings("contrastive", in_batch=False)["the contrastive loss"]
     ('in_batch', 'error', 'stop_gradient')
     """
-    found: dict[str, tuple[str, ...]] = {}
+    idle: dict[str, tuple[str, ...]] = {}
     if target == "contrastive":
-        found["the contrastive loss"] = ("in_batch", "error", "stop_gradient")
+        idle["the contrastive loss"] = ("in_batch", "error", "stop_gradient")
     else:
-        found["other losses than contrastive"] = ("temperature",)
+        idle["other losses than contrastive"] = ("temperature",)
     if target == "teacher" and in_batch:
-        found["two teachers"] = ("error", "stop_gradient")
+        idle["two teachers"] = ("error", "stop_gradient")
     elif target == "teacher" or isinstance(_number(target), float):
-        found["targets that are constant anyway"] = ("stop_gradient",)
+        idle["targets that are constant anyway"] = ("stop_gradient",)
     if target != "teacher":
-        found["other targets than teacher"] = ("teacher_scale",)
-    return found
+        idle["other targets than teacher"] = ("teacher_scale",)
+    return idle
 
 
 @dataclass
@@ -64,10 +64,10 @@ class LossSettings:
         if self.error not in get_args(Error):
             raise InputError(f"unknown error {self.error!r}", do=f"use {', '.join(get_args(Error))}")
         usual = {f.name: f.default for f in fields(self)}
-        for what, names in idle_settings(self.target, self.in_batch).items():
+        for case, names in idle_settings(self.target, self.in_batch).items():
             for name in names:
                 if getattr(self, name) != usual[name]:
-                    raise InputError(f"{name} does nothing for {what}", do="leave it out")
+                    raise InputError(f"{name} does nothing for {case}", do="leave it out")
 
     def build(self, similarity: Similarity) -> nn.Module:
         """The loss for an encoder's similarity.
