@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +53,16 @@ def test_options_with_an_effect_are_not(remargin: Callable[..., Any], tmp_path: 
 def test_options_that_are_not_given_leave_the_preset_as_it_is(
     preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[FitSettings] = []
+    started: list[dict[str, Any]] = []
 
-    def start(asked: Any, settings: FitSettings, resume: bool, say: Any) -> None:
-        started.append(settings)
+    def start(path: Path, asked: dict[str, Any], resume: bool) -> None:
+        started.append(asked["settings"])
         raise InputError("stopped here", do="nothing")
 
-    monkeypatch.setattr(fitting, "_fit", start)
+    monkeypatch.setattr(fitting, "TrainingFolder", start)
     arguments = ["fit", "--data", "x", "--model", "y", "--out", str(tmp_path), "--preset", preset, "--steps", "3"]
     assert isinstance(CliRunner().invoke(app, arguments).exception, InputError)
-    assert started == [FitSettings.preset(preset, steps=3)]
+    assert started == [asdict(FitSettings.preset(preset, steps=3))]
 
 
 # Defaults that are no number or name in the settings, but follow from the data, the model or the memory.

@@ -16,47 +16,45 @@ from typing import Any
 import torch
 from torch import Tensor
 
+BACKENDS: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
 
-class _Precision:
-    """The precision of float32 products, which is one setting for the whole process: exact while somebody needs that.
 
-    Of several threads, the first one in remembers the setting, and the last one out brings it back.
+class _Exact:
+    """Who computes exactly now. The precision of float32 products is one setting for the whole process.
+
+    Attributes:
+        inside: how many are in `exact_products`, in all threads.
+        before: the settings that the first of them met.
     """
 
     def __init__(self) -> None:
-        self._backends: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._before: list[str] = []
-
-    def enter(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._before = [backend.fp32_precision for backend in self._backends]
-            self._inside += 1
-            for backend in self._backends:
-                backend.fp32_precision = "ieee"
-
-    def leave(self) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                for backend, precision in zip(self._backends, self._before, strict=True):
-                    backend.fp32_precision = precision
+        self.lock, self.inside, self.before = threading.Lock(), 0, list[str]()
 
 
-_PRECISION = _Precision()
+_EXACT = _Exact()
 
 
 @contextlib.contextmanager
 def exact_products(device: torch.device) -> Iterator[None]:
-    """Matrix products in full precision: no autocast, no TF32, no bfloat16 on CPU. Settings come back afterwards."""
-    _PRECISION.enter()
+    """Matrix products in full precision: no autocast, no TF32, no bfloat16 on CPU. Settings come back afterwards.
+
+    They are the whole process's: of several threads, the last one out brings them back.
+    """
+    with _EXACT.lock:
+        if not _EXACT.inside:
+            _EXACT.before = [backend.fp32_precision for backend in BACKENDS]
+        _EXACT.inside += 1
+        for backend in BACKENDS:
+            backend.fp32_precision = "ieee"
     try:
         with torch.autocast(device.type, enabled=False):
             yield
     finally:
-        _PRECISION.leave()
+        with _EXACT.lock:
+            _EXACT.inside -= 1
+            if not _EXACT.inside:
+                for backend, precision in zip(BACKENDS, _EXACT.before, strict=True):
+                    backend.fp32_precision = precision
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

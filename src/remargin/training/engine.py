@@ -151,8 +151,8 @@ class Engine:
     def _backward(self, passes: list[_Forward | _Graph], of_vectors: Tensor) -> None:
         """From the gradients of the vectors, in the order of the passes, to those of the weights: through buffers."""
         masters, buffers = self.compute.masters, {buffer.data_ptr() for buffer in self._buffers}
-        gradients = [master.grad for master in masters if master.grad is not None]
-        before = [gradient.clone() if gradient.data_ptr() in buffers else gradient for gradient in gradients]
+        present = [master.grad for master in masters if master.grad is not None]
+        before = [gradient.clone() if gradient.data_ptr() in buffers else gradient for gradient in present]
         for number in range(len(passes)):
             forward = passes.pop(0)  # its activations go when it is done
             if isinstance(forward, _Graph):
@@ -164,19 +164,16 @@ class Engine:
                 with forward.random.again():
                     vectors = self._run(forward.part)
             del forward
-            self.collect(self.compute.gradients(vectors, of_part), first=number == 0)
+            gradients = self.compute.gradients(vectors, of_part)
             del vectors
+            if number == 0:
+                copy_together(self._buffers, gradients)
+            else:
+                torch._foreach_add_(self._buffers, [gradient.float() for gradient in gradients])
         if before:
             torch._foreach_add_(before, self._buffers)
         for master, gradient in zip(masters, before or self._buffers, strict=True):
             master.grad = gradient
-
-    def collect(self, gradients: list[Tensor], first: bool) -> None:
-        """Copy the first part's gradients, in whatever precision, into the float32 buffers; add those of the others."""
-        if first:
-            copy_together(self._buffers, gradients)
-        else:
-            torch._foreach_add_(self._buffers, [g.float() for g in gradients])
 
     def parts(self, tokens: Tokens) -> tuple[list[Packed], NDArray[np.int64]]:
         """Texts packed once for `evaluate`, on the device, and the order in which it will give their vectors."""
@@ -297,7 +294,7 @@ class _Graphs:
             vectors = engine._run(inputs)
         of_vectors = torch.zeros_like(vectors)
         with torch.cuda.graph(backward, **alone):
-            engine.collect(compute.gradients(vectors, of_vectors), first=True)
+            copy_together(engine._buffers, compute.gradients(vectors, of_vectors))
         return _Graph(inputs, vectors.detach(), of_vectors, forward, backward)
 
 

@@ -122,17 +122,7 @@ def fit(
         >>> fitted.steps, fitted.model.name
         (2, 'best')
     """
-    if settings is not None and (preset is not None or changes):
-        given = ", ".join(sorted({*changes, *(["preset"] if preset else [])}))
-        raise InputError(f"settings are given, and {given} beside them", do="give one or the other")
-    if preset in ("paper", "released") and "steps" not in changes:
-        do = "give --steps; the paper has an epoch of MS MARCO, 310,788 steps of 128"
-        raise InputError(f"the preset {preset} needs to know how long to train", do=do)
-    loss = {"target": LossSettings.target, "in_batch": False, **changes}
-    refuse_idle(changes, idle_settings(loss["target"], bool(loss["in_batch"])))
-    settings = settings or FitSettings.preset(preset or "default", **changes)
-    if settings.schedule != "exponential":
-        refuse_idle(changes, {"other schedules than exponential": ["gamma"]})
+    settings = _settings(settings, preset, changes)
     asked = _Asked(
         data=str(data),
         model=str(model),
@@ -148,53 +138,64 @@ def fit(
         loggers=None if loggers is None else list(loggers),
         skip_bad=skip_bad,
     )
-    return _fit(asked, settings, resume, say)
-
-
-def _fit(asked: _Asked, settings: FitSettings, resume: bool, say: Callable[[str], None]) -> Fitted:
-    """Everything that can be refused is refused before anything is written."""
-    out = asked.out
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(asked).items()}
+    out = asked.out
     folder = TrainingFolder(out, {**plain, "settings": asdict(settings)}, resume)
     require_measures([settings.validation_measure])
     options: Any = {"query_length": asked.query_length, "document_length": asked.document_length}
-    model = BiEncoder.from_pretrained(asked.model, pooling=asked.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
-    loss = settings.loss.build(model.similarity)
-    data = _data_folder(asked)
+    encoder = BiEncoder.from_pretrained(asked.model, pooling=asked.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
+    loss = settings.loss.build(encoder.similarity)
+    prepared = _data_folder(asked)
     scored = "tas-balanced" if settings.sampler == "tas-balanced" else "teacher" if needs_scores(loss) else None
-    if scored and asked.triplets is None and data == out / "data":
+    if scored and asked.triplets is None and prepared == out / "data":
         raise InputError(f'"{scored}" needs scores', do="give --triplets that have scores (`remargin teach`)")
     if settings.in_batch_teacher is not None:
         BiEncoder.from_pretrained(settings.in_batch_teacher)
     split = _validation_split(asked, settings)
     first_stage = None if asked.validation_run is None else Run.load(asked.validation_run)
-    also = None if asked.also is None else Collection.load(asked.also, "test", asked.skip_bad)
-    if also is not None and also.rejects.count:
-        say(f"{asked.also}: skipped bad input, {also.rejects.describe()}")
+    other = None if asked.also is None else Collection.load(asked.also, "test", asked.skip_bad)
+    if other is not None and other.rejects.count:
+        say(f"{also}: skipped bad input, {other.rejects.describe()}")
     with folder.opened():
         board = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if asked.tensorboard else []
-        loggers = [_logger(text, out) for text in [*board, *(asked.loggers or [])]]  # some write at once
+        logging = [_logger(text, out) for text in [*board, *(asked.loggers or [])]]  # some write at once
         remove_parts(out / "triplets.tsv")
-        if not data.exists():
-            _prepare(asked, model, settings, say)
+        if not prepared.exists():
+            _prepare(asked, encoder, settings, say)
         else:
-            _verify(data)
-        folder.add_hashes(_input_hashes(data, asked.model))
-        validator = None if split is None else Validator(data, split, settings, first_stage)
+            _verify(prepared)
+        folder.add_hashes(_input_hashes(prepared, asked.model))
+        validator = None if split is None else Validator(prepared, split, settings, first_stage)
         if validator is None:
             say("no dev split: training without validation")
         elif split != "dev":
             say(f"the best model is chosen on {split}: what it reaches there says little; measure it on another split")
-        before = None if also is None else _measure(model, also, settings.validation_measure)
-        fitted = train(model, data, out, loss, settings, validator, loggers, resume, say)
+        before = None if other is None else _measure(encoder, other, settings.validation_measure)
+        fitted = train(encoder, prepared, out, loss, settings, validator, logging, resume, say)
         report: dict[str, Any] = {**asdict(fitted), "model": str(fitted.model)}
-        if also is not None and before is not None:
+        if other is not None and before is not None:
             measure = settings.validation_measure
-            after = _measure(BiEncoder.from_pretrained(fitted.model), also, measure)
-            report["also"] = {"data": asked.also, "measure": measure, "before": before, "after": after}
-            say(f"{asked.also}: {measure} {before:.4f} before, {after:.4f} after")
+            after = _measure(BiEncoder.from_pretrained(fitted.model), other, measure)
+            report["also"] = {"data": also, "measure": measure, "before": before, "after": after}
+            say(f"{also}: {measure} {before:.4f} before, {after:.4f} after")
         write_report(out, report)
     return fitted
+
+
+def _settings(settings: FitSettings | None, preset: str | None, changes: dict[str, Any]) -> FitSettings:
+    """The settings of a training run: those given, or a preset's with changes, of which each must have an effect."""
+    if settings is not None and (preset is not None or changes):
+        given = ", ".join(sorted({*changes, *(["preset"] if preset else [])}))
+        raise InputError(f"settings are given, and {given} beside them", do="give one or the other")
+    if preset in ("paper", "released") and "steps" not in changes:
+        do = "give --steps; the paper has an epoch of MS MARCO, 310,788 steps of 128"
+        raise InputError(f"the preset {preset} needs to know how long to train", do=do)
+    loss = {"target": LossSettings.target, "in_batch": False, **changes}
+    refuse_idle(changes, idle_settings(loss["target"], bool(loss["in_batch"])))
+    settings = settings or FitSettings.preset(preset or "default", **changes)
+    if settings.schedule != "exponential":
+        refuse_idle(changes, {"other schedules than exponential": ["gamma"]})
+    return settings
 
 
 def _logger(text: str, out: Path) -> Any:

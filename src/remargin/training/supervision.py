@@ -72,7 +72,7 @@ def natural_scale(triplets: Triplets, similarity: Similarity) -> float:
 def loss_arguments(loss: nn.Module, batch: TripletBatch, device: torch.device) -> dict[str, Any]:
     """The further arguments of a loss for a batch. Ids stay on the CPU: they are compared there while the GPU works."""
     arguments: dict[str, Any] = {}
-    for name in takes(loss):
+    for name in getattr(loss, "takes", ()):
         if name == IDS:
             arguments[name] = tuple(
                 torch.from_numpy(rows) for rows in (batch.queries, batch.positives, batch.negatives)
