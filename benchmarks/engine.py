@@ -29,9 +29,9 @@ import torch
 from made_up import PASSAGE, QUERY, Size
 from transformers import AutoModel
 
-from remargin import BiEncoder, MarginLoss, Run, fit
+from remargin import BiEncoder, MarginLoss, Run, train
 from remargin.training.engine import matmul_rate
-from remargin.training.settings import fit_settings
+from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
 DEVICE = torch.device("cuda")
@@ -92,7 +92,7 @@ def our_fit(
     **settings: Any,
 ) -> dict[str, float]:
     """What `fit` itself logs, in its best stretch of 25 steps once it is warm; and its peak memory."""
-    chosen = fit_settings(
+    chosen = FitSettings.preset(
         steps=steps, batch_size=batch_size, log_every=25, validate_every=500, save_every=10**6, learning_rate=5e-7,
         precision="bf16", **settings,
     )  # fmt: skip
@@ -100,7 +100,7 @@ def our_fit(
     torch.cuda.reset_peak_memory_stats()
     with tempfile.TemporaryDirectory() as out:
         encoder = BiEncoder.from_pretrained(model, pooling=POOLING[size])
-        fit(encoder, data, out, settings=chosen, validator=validator, say=lambda line: None)
+        train(encoder, data, out, settings=chosen, validator=validator, say=lambda line: None)
         with open(Path(out) / "metrics.csv", newline="") as file:
             rows = [row for row in csv.DictReader(file) if row["loss"]][3:]
     best = max(rows, key=lambda row: float(row["triplets_per_second"]))
@@ -208,7 +208,7 @@ def training(size: Size, model: Path, data: Path, run: Run) -> Iterator[str]:
     released, _ = released_way(model, 128)
     eager = our_fit(size, model, data, 128, 250, graphs=False)["triplets_per_second"]
     graphs = our_fit(size, model, data, 128, 300)
-    watched = Timed(data, "dev", fit_settings(validation_depth=1000, validation_queries=43), run)
+    watched = Timed(data, "dev", FitSettings.preset(validation_depth=1000, validation_queries=43), run)
     best = our_fit(size, model, data, 128, 1100, watched, compile="on")
     mine = best["triplets_per_second"]
     said = f"{mine:,.0f} triplets/s, {best['utilisation']:.0%} utilised, {best['padding']:.1%} padding"

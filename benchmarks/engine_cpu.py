@@ -25,19 +25,19 @@ import numpy as np
 import torch
 from made_up import PASSAGE, QUERY
 
-from remargin import BiEncoder, fit
+from remargin import BiEncoder, train
 from remargin.model.compute import fast_precision
-from remargin.training.settings import fit_settings
+from remargin.training.settings import FitSettings
 
 BATCH, STEPS, TURNS, DOCUMENTS = 32, 4, 3, 1024
 
 
 def our_fit(model: Path, data: Path, precision: str) -> float:
     """Triplets a second, as `fit` logs them, in its best step."""
-    chosen = fit_settings(steps=STEPS, batch_size=BATCH, log_every=1, learning_rate=1e-6, precision=precision)
+    chosen = FitSettings.preset(steps=STEPS, batch_size=BATCH, log_every=1, learning_rate=1e-6, precision=precision)
     with tempfile.TemporaryDirectory() as out:
         encoder = BiEncoder.from_pretrained(model, pooling="mean", device="cpu")
-        fit(encoder, data, out, settings=chosen, say=lambda line: None)
+        train(encoder, data, out, settings=chosen, say=lambda line: None)
         with open(Path(out) / "metrics.csv", newline="") as file:
             return max(float(row["triplets_per_second"]) for row in csv.DictReader(file) if row["loss"])
 

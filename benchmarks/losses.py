@@ -3,7 +3,7 @@
     python benchmarks/losses.py            # on a GPU if there is one, else on the CPU
 
 Prints Markdown: forward and backward, best of several, all in one run. The two paths compute the same loss
-(tests/losses/test_losses.py), so `direct / moments` above 1 is a pure gain.
+(tests/losses/test_margin.py), so `direct / moments` above 1 is a pure gain.
 """
 
 from __future__ import annotations

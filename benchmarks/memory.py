@@ -8,11 +8,13 @@ uses, packed. No model: what is measured is what the data adds.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import platform
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import made_up
@@ -23,9 +25,10 @@ from made_up import PASSAGE, QUERY
 from remargin.data.tokens import TokenWriter
 from remargin.data.training_data import TrainingData
 from remargin.data.triplets import TripletWriter
+from remargin.model.ahead import ahead
 from remargin.model.encoder import BiEncoder
 from remargin.model.tokenizer import Tokenizer, Tokens
-from remargin.training.batches import Batches, Loader
+from remargin.training.batches import Batches
 from remargin.training.engine import Engine
 from remargin.training.samplers import RandomSampler
 from remargin.training.settings import FitSettings
@@ -72,7 +75,8 @@ def main() -> None:
         weights = resident()
         marks = {}
         started = time.perf_counter()
-        with Loader(batches, 0, engine.cut) as loader:
+        drawn = map(batches.batch, itertools.count())
+        with closing(ahead((batch, engine.split(batch.texts)) for batch in drawn)) as loader:
             for number, _ in zip(range(1, BATCHES + 1), loader, strict=False):
                 if number in (1, 10, 100, 1000, BATCHES // 2, BATCHES):
                     marks[number] = resident()

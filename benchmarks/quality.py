@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from remargin import BiEncoder, Collection, fit
+from remargin import BiEncoder, Collection, train
 from remargin.data.preparation import prepare
 from remargin.mining.negatives import mine
 from remargin.study.full_ranking import FullRanking
 from remargin.study.hardware import hardware
-from remargin.training.settings import fit_settings
+from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
 STEPS, BATCH, RATE, MEASURE = 400, 128, 1e-4, "nDCG@10"
@@ -58,9 +58,11 @@ def compare(model: str, folder: Path, test: FullRanking, seeds: list[int], engin
                 "log_every": 50,
                 "save_every": 10**6,
             }
-            settings = fit_settings(seed=seed, **usual, **ENGINES[name])
+            settings = FitSettings.preset(seed=seed, **usual, **ENGINES[name])
             validator, out = Validator(folder, "dev", settings), work / f"{name}-{seed}"
-            done = fit(BiEncoder.from_pretrained(model), folder, out, None, settings, validator, say=lambda line: None)
+            done = train(
+                BiEncoder.from_pretrained(model), folder, out, None, settings, validator, say=lambda line: None
+            )
             best, last = (
                 test.measure(BiEncoder.from_pretrained(out / kept), name).means[MEASURE] for kept in ("best", "last")
             )

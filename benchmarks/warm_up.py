@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from remargin.training.run import RunRequest, start
-from remargin.training.settings import fit_settings
+from remargin.training.fitting import fit
+from remargin.training.settings import FitSettings
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     print("| collection | warm-up | dev nDCG@10 before | dev nDCG@10 after |\n|---|---|---|---|")
     for data in options.data:
         for warm_up in options.warm_ups:
-            settings = fit_settings(
+            settings = FitSettings.preset(
                 steps=options.steps,
                 batch_size=options.batch_size,
                 warm_up=warm_up,
@@ -40,8 +40,8 @@ def main() -> None:
                 save_every=options.steps,
             )
             with tempfile.TemporaryDirectory() as out:
-                request = RunRequest(data, options.model, Path(out) / "run", document_length=options.document_length)
-                fitted = start(request, settings, say=lambda line: None)
+                run, length = Path(out) / "run", options.document_length
+                fitted = fit(data, options.model, run, settings, document_length=length, say=lambda line: None)
             name = Path(data).name if Path(data).is_dir() else data
             before, after = (values[settings.validation_measure] for _, values in fitted.validations)
             print(f"| {name} | {warm_up:g} | {before:.3f} | {after:.3f} |", flush=True)

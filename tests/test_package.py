@@ -12,8 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
 
 import remargin
+from remargin.cli import app
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -25,6 +27,54 @@ def test_importing_remargin_and_its_command_line_imports_no_torch() -> None:
         "import sys, remargin, remargin.cli; print([m for m in ('torch', 'transformers', 'numpy') if m in sys.modules])"
     )
     assert run("-c", program).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", ["remargin.model.tokenizer", "remargin.model.folder", "remargin.data.preparation"])
+def test_what_prepares_texts_imports_no_torch(module: str) -> None:
+    heavy = "('torch', 'transformers', 'lightning_fabric')"
+    assert run("-c", f"import sys, {module}; print([m for m in {heavy} if m in sys.modules])").stdout.strip() == "[]"
+
+
+# Verbs of the command line that have no function yet.
+NO_FUNCTION_YET = {"ask", "encode", "fuse", "index", "report", "reproduce", "rerank", "sweep", "update"}
+# Functions whose module has their name, which `from remargin.x import y` would hide.
+HIDES_ITS_MODULE_YET = {"prepare", "search"}
+NO_EXAMPLE_YET = {"mine"}
+
+
+def test_every_verb_is_a_function_of_the_same_name() -> None:
+    verbs = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert verbs - set(remargin.__all__) == NO_FUNCTION_YET
+    for verb in verbs - NO_FUNCTION_YET:
+        function = getattr(remargin, verb)
+        assert callable(function)
+        assert not (Path(remargin.__file__).parent / verb).exists(), "a room of that name would hide the function"
+        assert (function.__module__.split(".")[-1] == verb) == (verb in HIDES_ITS_MODULE_YET)
+        assert (">>>" in function.__doc__) == (verb not in NO_EXAMPLE_YET)
+
+
+# Files that are still longer than they may be.
+STILL_LONG = {
+    "src/remargin/retrieval/index.py",
+    "tests/experiments/test_study.py",
+    "tests/report/test_figures.py",
+    "tests/retrieval/test_index.py",
+}
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    root = Path(__file__).parents[1]
+    files = [path for folder in ("src", "tests") for path in (root / folder).rglob("*.py")]
+    assert len(files) > 200
+    long = {str(path.relative_to(root)) for path in files if len(path.read_text().splitlines()) > 400}
+    assert long == STILL_LONG
+
+
+def test_the_top_of_the_package_is_a_few_rooms() -> None:
+    top = [path for path in Path(remargin.__file__).parent.iterdir() if path.name != "__pycache__"]
+    assert len([path for path in top if path.is_dir()]) <= 16
+    loose = {"__init__.py", "__main__.py", "errors.py", "progress.py", "versions.py", "py.typed"}
+    assert {path.name for path in top if not path.is_dir()} == loose
 
 
 def test_public_names_load_from_where_they_live() -> None:
@@ -76,7 +126,7 @@ RANKS = (
     ("training",),
     ("study",),
     ("paper",),
-    ("demo",),
+    ("demos",),
     ("cli",),
     ("__main__",),
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from remargin.data.collection import Collection
     from remargin.data.preparation import prepare
     from remargin.data.triplets import Triplets
+    from remargin.demos.fine_tuning import demo
     from remargin.errors import InputError
     from remargin.evaluation.measures import evaluate
     from remargin.evaluation.runs import Run
@@ -28,9 +29,13 @@ if TYPE_CHECKING:
     from remargin.report.comparing import compare
     from remargin.retrieval.search import search
     from remargin.study.sweeping import sweep
-    from remargin.training.loop import fit
-    from remargin.training.settings import FitSettings, fit_settings
+    from remargin.teacher.teaching import teach
+    from remargin.training.fitting import fit
+    from remargin.training.inspection import inspect
+    from remargin.training.loop import train
+    from remargin.training.settings import FitSettings
     from remargin.training.validation import Validator
+    from remargin.versions import info
 
 __version__ = "0.1.0"
 
@@ -46,15 +51,19 @@ _HOMES = {
     "Validator": "remargin.training.validation",
     "benchmark": "remargin.paper.benchmarking",
     "compare": "remargin.report.comparing",
+    "demo": "remargin.demos.fine_tuning",
     "evaluate": "remargin.evaluation.measures",
-    "fit": "remargin.training.loop",
-    "fit_settings": "remargin.training.settings",
+    "fit": "remargin.training.fitting",
+    "info": "remargin.versions",
+    "inspect": "remargin.training.inspection",
     "mine": "remargin.mining.negatives",
     "planned": "remargin.paper.running",
     "prepare": "remargin.data.preparation",
     "reproduce": "remargin.paper.running",
     "search": "remargin.retrieval.search",
     "sweep": "remargin.study.sweeping",
+    "teach": "remargin.teacher.teaching",
+    "train": "remargin.training.loop",
 }
 
 __all__ = [
@@ -69,15 +78,19 @@ __all__ = [
     "Validator",
     "benchmark",
     "compare",
+    "demo",
     "evaluate",
     "fit",
-    "fit_settings",
+    "info",
+    "inspect",
     "mine",
     "planned",
     "prepare",
     "reproduce",
     "search",
     "sweep",
+    "teach",
+    "train",
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from os import PathLike
 
 # Control characters, which a terminal obeys, and those that change the direction of the text around them.
@@ -37,6 +38,24 @@ class InputError(ValueError):
         subject = [] if id is None else [f"id {id!r}"]
         message = ": ".join([*place, *subject, problem]) + (f"; {do}" if do else "")
         super().__init__(printable(" ".join(message.splitlines())))
+
+
+def refuse_idle(given: Mapping[str, object], idle: Mapping[str, Iterable[str]]) -> None:
+    """Refuse options that are given, and not None, but have no effect.
+
+    Args:
+        given: values of options by name.
+        idle: the names of options without effect, by the case in which they have none.
+
+    Example:
+        >>> refuse_idle({"gamma": 0.9, "clip": None}, {"other schedules than exponential": ["gamma"]})
+        Traceback (most recent call last):
+        remargin.errors.InputError: --gamma does nothing for other schedules than exponential; leave it out
+    """
+    for case, names in idle.items():
+        for name in names:
+            if given.get(name) is not None:
+                raise InputError(f"--{name.replace('_', '-')} does nothing for {case}", do="leave it out")
 
 
 def printable(text: str) -> str:

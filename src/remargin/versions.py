@@ -1,8 +1,9 @@
-"""Which versions something was made with."""
+"""Which versions something was made with, and on what machine."""
 
 from __future__ import annotations
 
 import platform
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 PACKAGES = (
@@ -25,3 +26,26 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a bug report needs: versions (None where a package is not installed), the system, and what computes."""
+
+    versions: dict[str, str | None]
+    system: str
+    threads: int
+    gpus: list[str]
+
+
+def info() -> Info:
+    """Versions and devices, for a bug report; what `remargin info` shows.
+
+    Example:
+        >>> info().threads > 0
+        True
+    """
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return Info(versions(), platform.platform(), torch.get_num_threads(), gpus)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 from remargin import BiEncoder, InputError
 from remargin.cli import app
-from remargin.training import run
-from remargin.training.run import RunRequest
-from remargin.training.settings import FitSettings, LossSettings, fit_settings
+from remargin.training import fitting
+from remargin.training.settings import FitSettings, LossSettings
 
 
 @pytest.mark.parametrize(
@@ -54,16 +53,27 @@ def test_options_with_an_effect_are_not(remargin: Callable[..., Any], tmp_path: 
 def test_options_that_are_not_given_leave_the_preset_as_it_is(
     preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[FitSettings] = []
+    started: list[dict[str, Any]] = []
 
-    def start(request: RunRequest, settings: FitSettings, resume: bool) -> None:
-        started.append(settings)
+    def start(path: Path, asked: dict[str, Any], resume: bool) -> None:
+        started.append(asked["settings"])
         raise InputError("stopped here", do="nothing")
 
-    monkeypatch.setattr(run, "start", start)
+    monkeypatch.setattr(fitting, "TrainingFolder", start)
     arguments = ["fit", "--data", "x", "--model", "y", "--out", str(tmp_path), "--preset", preset, "--steps", "3"]
     assert isinstance(CliRunner().invoke(app, arguments).exception, InputError)
-    assert started == [fit_settings(preset, steps=3)]
+    assert started == [asdict(FitSettings.preset(preset, steps=3))]
+
+
+# Defaults that are no number or name in the settings, but follow from the data, the model or the memory.
+ELSEWHERE = {
+    "preset": "default",
+    "clusters": "about four batches of queries each",
+    "teacher_scale": "1 for dot products; for cosine, 99% of margins within 1",
+    "token_budget": "by memory",
+    "validation_split": "dev, if there is one",
+    "validation_run": "BM25's",
+}
 
 
 def test_help_shows_the_defaults_as_they_are() -> None:
@@ -77,4 +87,5 @@ def test_help_shows_the_defaults_as_they_are() -> None:
     lengths = inspect.signature(BiEncoder.__init__).parameters
     for name in ("query_length", "document_length"):
         assert shown.pop(name) == f"the model's own, or {lengths[name].default}"
+    assert {name: shown.pop(name) for name in ELSEWHERE} == ELSEWHERE
     assert shown == {name: f"{known[name]:g}" if isinstance(known[name], float) else str(known[name]) for name in shown}

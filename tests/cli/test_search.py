@@ -131,7 +131,7 @@ def test_documents_without_judgments(remargin: Any, beir: Path, tmp_path: Path) 
 def test_the_record_of_a_run_is_no_config(remargin: Any, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("command: remargin fit --data x\nasked: {data: x}\n")
     failed = remargin("fit", "--config", tmp_path / "config.yaml")
-    assert failed.stderr.endswith("the record of a run, not a config; to repeat it: remargin fit --data x\n")
+    assert failed.stderr.endswith("the record of a training run, not a config; to repeat it: remargin fit --data x\n")
 
 
 def test_what_a_terminal_cannot_show_is_written_otherwise() -> None:
@@ -144,7 +144,7 @@ def test_what_a_terminal_cannot_show_is_written_otherwise() -> None:
 def test_stopped_by_the_user_it_says_so(beir: Path, tmp_path: Path) -> None:
     code = "import os, signal, remargin.cli as c; c.app = lambda: os.kill(os.getpid(), signal.SIGINT); c.main()"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "stopped; the same command goes on where it can, `fit` with --resume" in ended.stderr
+    assert "interrupted; the same command continues where it can, `fit` with --resume" in ended.stderr
 
 
 CHINESE = [

@@ -63,10 +63,10 @@ def texts(model: BiEncoder) -> Tokens:
 def gradients(engine: Engine, tokens: Tokens, seed: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
     """Vectors, and all gradients in one long vector."""
     torch.manual_seed(seed)
-    vectors = engine.embed(engine.cut([tokens]))
     for master in engine.compute.masters:
         master.grad = None
-    engine.backward(torch.randn(vectors.shape, generator=torch.Generator().manual_seed(1)).to(GPU))
+    with engine.embed(engine.split(tokens)) as vectors:
+        vectors.backward(torch.randn(vectors.shape, generator=torch.Generator().manual_seed(1)).to(GPU))
     return vectors.detach(), torch.cat([m.grad.flatten() for m in engine.compute.masters if m.grad is not None])
 
 
@@ -105,10 +105,10 @@ def test_replays_draw_new_dropout_and_the_same_for_the_same_state(model: BiEncod
 def test_a_budget_changes_nothing_with_dropout_on(model: BiEncoder) -> None:
     tokens = texts(model)
     budget = Engine(model, FitSettings(compile="off", token_budget=120), GPU, torch.bfloat16, LENGTHS)
-    assert len(budget.cut([tokens]).parts) > 2
+    assert len(budget.split(tokens).parts) > 2
     cached = gradients(budget, tokens)
-    budget.budget, parts = 10**6, budget.cut([tokens])
-    budget.cut = lambda _: parts  # type: ignore[method-assign]  # cut as before, but all kept
+    budget.budget, parts = 10**6, budget.split(tokens)
+    budget.split = lambda _: parts  # type: ignore[method-assign]  # split as before, but all kept
     kept = gradients(budget, tokens)
     assert distance(cached[0], kept[0]) < 1e-6
     assert distance(cached[1], kept[1]) < 1e-5

@@ -19,7 +19,7 @@ from remargin.errors import InputError
 from remargin.files.arrays import write_array
 from remargin.files.atomic import new_file, new_folder, refuse_existing, remove_left
 from remargin.study.header import require_own_folder
-from remargin.training.run_folder import RunFolder
+from remargin.training.training_folder import TrainingFolder
 
 
 def test_a_failed_block_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="leads back to itself"):
             refuse_existing(out, overwrite=True)
         with pytest.raises(InputError, match="leads back to itself"):
-            RunFolder(out, {}, resume=False)
+            TrainingFolder(out, {}, resume=False)
         with pytest.raises(InputError, match="leads back to itself"):
             require_own_folder(out)
 

@@ -108,7 +108,7 @@ def test_only_documents_are_cut_and_that_is_counted(sharp: Any, caplog: pytest.L
     assert tokens.tokens.ids[:19].tolist() == whole.tokens.ids[:19].tolist()  # then the separator
     assert tokens.types[:20].tolist() == [0] * 9 + [1] * 11
     model.score([(query, LONG), (query, "a")])
-    assert "1 of 2 documents were cut: a pair has 20 tokens" in caplog.text
+    assert "1 of 2 documents were truncated: a pair has 20 tokens" in caplog.text
 
 
 def test_a_query_without_room_for_a_document_is_refused(sharp: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from remargin import InputError, fit
+from remargin import InputError, train
 from remargin.data.triplets import Triplets
 from remargin.files.headers import read_header, write_header
 from remargin.paper.baselines import EASY_BINS_DROPPED, TEACHERS
@@ -136,7 +136,7 @@ def test_a_model_that_is_needed_again_leaves_what_was_measured_as_it_is(
     before = {path: path.read_bytes() for path in (out / "runs").rglob("*") if path.is_file()}
 
     def killed(*arguments: Any, **others: Any) -> None:
-        fit(*arguments, **others)
+        train(*arguments, **others)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

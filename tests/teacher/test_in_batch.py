@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from remargin import BiEncoder, InputError, fit
+from remargin import BiEncoder, InputError, train
 from remargin.data.preparation import prepare
 from remargin.data.training_data import TrainingData
 from remargin.files.arrays import append_array
@@ -22,7 +22,7 @@ from remargin.losses.teacher import DualTeacherLoss
 from remargin.model.tokenizer import Tokens
 from remargin.teacher import in_batch as in_batch_teacher
 from remargin.teacher.in_batch import FORMAT, InBatchTeacher
-from remargin.training.settings import fit_settings
+from remargin.training.settings import FitSettings
 
 from .conftest import random_batches, silent
 
@@ -53,7 +53,7 @@ def test_margins_are_the_teachers_similarities(teacher: BiEncoder, scored: Path,
     batch = data.batch(0)
     found = load(scored, tmp_path / "run").margins(batch.queries, batch.positives, batch.negatives)
     assert found.shape == (5, 10)
-    queries, documents = (teacher.encode_tokens(tokens) for tokens in data.tokens(batch))
+    queries, documents = np.split(teacher.encode_tokens(batch.texts), [len(batch.queries)])
     for i in range(5):
         for j in range(10):  # positives, then negatives
             wanted = float(queries[i] @ documents[i] - queries[i] @ documents[j])
@@ -64,9 +64,9 @@ def test_a_teacher_with_another_similarity_is_refused(teacher: BiEncoder, scored
     teacher.similarity = "dot"
     teacher.save(tmp_path / "dot")
     student = BiEncoder.from_pretrained(tmp_path / "model")
-    chosen = fit_settings(target="teacher", in_batch=True, in_batch_teacher=str(tmp_path / "dot"))
+    chosen = FitSettings.preset(target="teacher", in_batch=True, in_batch_teacher=str(tmp_path / "dot"))
     with pytest.raises(InputError, match=r"dot has dot similarity, the model has cosine; use a teacher with"):
-        fit(student, scored, tmp_path / "run", settings=chosen, say=silent)
+        train(student, scored, tmp_path / "run", settings=chosen, say=silent)
 
 
 @pytest.fixture
@@ -148,15 +148,17 @@ def test_vectors_that_do_not_fit_are_made_again(
 
 
 def test_a_run_learns_from_both(teacher: BiEncoder, scored: Path, tmp_path: Path) -> None:
-    chosen = fit_settings(
+    chosen = FitSettings.preset(
         steps=3, batch_size=4, target="teacher", in_batch=True, in_batch_teacher=str(tmp_path / "model")
     )
     lines: list[str] = []
-    assert fit(teacher, scored, tmp_path / "run", settings=chosen, say=lines.append).triplets == 12
+    assert train(teacher, scored, tmp_path / "run", settings=chosen, say=lines.append).triplets == 12
     assert any(line.startswith("in-batch teacher: ") for line in lines)
     with pytest.raises(InputError, match="go together"):
-        fit_settings(target="teacher", in_batch=True)
+        FitSettings.preset(target="teacher", in_batch=True)
     with pytest.raises(InputError, match="go together"):
-        fit_settings(in_batch_teacher="x")
+        FitSettings.preset(in_batch_teacher="x")
     with pytest.raises(InputError, match="dual supervision needs a second teacher"):
-        fit(teacher, scored, tmp_path / "one", DualTeacherLoss(), fit_settings(steps=1, batch_size=4), say=silent)
+        train(
+            teacher, scored, tmp_path / "one", DualTeacherLoss(), FitSettings.preset(steps=1, batch_size=4), say=silent
+        )

@@ -25,7 +25,7 @@ from remargin.files.atomic import locked
 from remargin.files.headers import read_header, write_header
 from remargin.model.cross_encoder import CrossEncoder
 from remargin.teacher import scoring as teaching
-from remargin.teacher.scoring import report_of, taught_before, teach
+from remargin.teacher.scoring import report_of, score_triplets, taught_before
 
 WORDS = ["margins", "query", "document", "value", "list", "text", "model"]
 
@@ -76,7 +76,7 @@ def read(path: Path) -> list[tuple[Any, ...]]:
 def test_every_triplet_gets_its_own_scores(negatives: int, name: str, teacher: CrossEncoder, tmp_path: Path) -> None:
     collection = made_up()
     triplets = mined(tmp_path / "t.tsv", negatives)
-    taught = teach(triplets, tmp_path / name, teacher, collection)
+    taught = score_triplets(triplets, tmp_path / name, teacher, collection)
     before, after = read(triplets), read(tmp_path / name)
     assert [row[:3] for row in before] == [row[:3] for row in after]
     assert taught.triplets == len(before) == 120
@@ -112,7 +112,7 @@ def test_each_pair_is_scored_once(teacher: CrossEncoder, tmp_path: Path, monkeyp
     collection = made_up()
     collection.queries = {id: f"{text} {id}" for id, text in collection.queries.items()}
     collection.documents = {id: f"{text} {id}" for id, text in collection.documents.items()}
-    taught = teach(mined(tmp_path / "t.tsv"), tmp_path / "s.tsv", teacher, collection)
+    taught = score_triplets(mined(tmp_path / "t.tsv"), tmp_path / "s.tsv", teacher, collection)
     assert len(seen) == len(set(seen)) == taught.pairs == 150
 
 
@@ -121,7 +121,7 @@ def test_the_order_of_triplets_does_not_matter(teacher: CrossEncoder, tmp_path: 
     header, *rows = triplets.read_text().splitlines(keepends=True)
     (tmp_path / "back.tsv").write_text("".join([header, *reversed(rows)]))
     for name in ("t", "back"):
-        teach(tmp_path / f"{name}.tsv", tmp_path / f"{name}.scored.tsv", teacher, made_up())
+        score_triplets(tmp_path / f"{name}.tsv", tmp_path / f"{name}.scored.tsv", teacher, made_up())
     one, other = read(tmp_path / "t.scored.tsv"), read(tmp_path / "back.scored.tsv")[::-1]
     assert [row[:3] for row in one] == [row[:3] for row in other]
     np.testing.assert_allclose([row[3] for row in one], [row[3] for row in other], atol=1e-5)
@@ -140,7 +140,7 @@ def slowly(blocks):
         time.sleep(0.05)
         yield block
 teacher.score_blocks = slowly
-teaching.teach(sys.argv[2], sys.argv[3], teacher, made_up())
+teaching.score_triplets(sys.argv[2], sys.argv[3], teacher, made_up())
 """
 
 
@@ -166,11 +166,11 @@ def test_killed_in_the_middle_it_ends_in_the_same_bytes(
         "score_blocks",
         lambda blocks: (scored.append(len(found.scores)) or found for found in original(blocks)),
     )
-    taught = teach(triplets, out, teacher, made_up())
+    taught = score_triplets(triplets, out, teacher, made_up())
     assert done >= 3
     assert len(scored) == -(-taught.pairs // 16) - done
     assert taught.seconds > 0.05 * (done - 1)  # what the killed run spent counts
-    teach(triplets, tmp_path / "whole.tsv", teacher, made_up())
+    score_triplets(triplets, tmp_path / "whole.tsv", teacher, made_up())
     assert out.read_bytes() == (tmp_path / "whole.tsv").read_bytes()
     assert not list(tmp_path.glob(".*"))
 
@@ -194,7 +194,7 @@ def cut_off(teacher: CrossEncoder, folder: Path, monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as stopped:
         stop_after(2, stopped)
         with pytest.raises(KeyboardInterrupt):
-            teach(triplets, folder / "s.tsv", teacher, collection)
+            score_triplets(triplets, folder / "s.tsv", teacher, collection)
     [parts] = folder.glob(".s.tsv.*")
     return triplets, collection, parts
 
@@ -214,9 +214,9 @@ def test_parts_are_used_only_for_the_same_work(
             next(teacher.model.parameters()).mul_(1.5)
     if change == "the length":
         teacher.length = 9
-    teach(triplets, tmp_path / "s.tsv", teacher, collection)
+    score_triplets(triplets, tmp_path / "s.tsv", teacher, collection)
     assert parts.exists() == (change != "nothing")
-    teach(triplets, tmp_path / "whole.tsv", teacher, collection)
+    score_triplets(triplets, tmp_path / "whole.tsv", teacher, collection)
     assert (tmp_path / "s.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
 
 
@@ -233,8 +233,8 @@ def test_damaged_parts_are_scored_again(
         write_header(parts / "1.json", {**part, "part": {**part["part"], "scores": part["part"]["scores"][1:]}})
     if damage == "cut off":
         (parts / "1.json").write_text(content[:-9])
-    teach(triplets, tmp_path / "s.tsv", teacher, collection)
-    teach(triplets, tmp_path / "whole.tsv", teacher, collection)
+    score_triplets(triplets, tmp_path / "s.tsv", teacher, collection)
+    score_triplets(triplets, tmp_path / "whole.tsv", teacher, collection)
     assert (tmp_path / "s.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
 
 
@@ -245,7 +245,7 @@ def test_what_was_taught_before_counts_only_for_the_same_inputs(
 ) -> None:
     triplets, collection, out = mined(tmp_path / "t.tsv"), made_up(), tmp_path / name
     assert taught_before(triplets, out, teacher, collection) is None
-    taught = teach(triplets, out, teacher, collection)
+    taught = score_triplets(triplets, out, teacher, collection)
     if change == "a text":
         collection.documents["d3"] = "another text"
     if change == "the triplets":
@@ -263,7 +263,7 @@ def test_what_was_taught_before_counts_only_for_the_same_inputs(
 def test_two_processes_do_not_mix(teacher: CrossEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     triplets, collection, parts = cut_off(teacher, tmp_path, monkeypatch)
     with locked(parts), pytest.raises(InputError, match="another process is writing it"):
-        teach(triplets, tmp_path / "s.tsv", teacher, collection)
+        score_triplets(triplets, tmp_path / "s.tsv", teacher, collection)
     assert len(list(parts.iterdir())) == 2
 
 
@@ -273,7 +273,7 @@ def test_stopped_before_the_first_part_nothing_is_left(
     triplets = mined(tmp_path / "t.tsv")
     stop_after(0, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        teach(triplets, tmp_path / "s.tsv", teacher, made_up())
+        score_triplets(triplets, tmp_path / "s.tsv", teacher, made_up())
     assert list(tmp_path.iterdir()) == [triplets]
 
 
@@ -294,7 +294,7 @@ def scores_of(triplets: Path, path: Path) -> dict[tuple[str, str], float]:
 def test_scores_kept_apart_are_joined(negatives: int, name: str, tmp_path: Path) -> None:
     triplets = mined(tmp_path / "t.tsv", negatives)
     scores = scores_of(triplets, tmp_path / name)
-    taught = teach(triplets, tmp_path / "s.tsv", tmp_path / name)
+    taught = score_triplets(triplets, tmp_path / "s.tsv", tmp_path / name)
     assert (taught.triplets, taught.pairs) == (120, len(scores) - 2)
     assert taught.teacher == str(tmp_path / name)
     for query, positive, chosen, found in read(tmp_path / "s.tsv"):
@@ -306,23 +306,23 @@ def test_a_pair_without_a_score_is_named_or_counted(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("query_id,document_id,score\nq1,d1,3\nq1,d2,2\nq2,d1,4\n")
     message = rf"t\.tsv:2: id 'q1': no score for its document 'd3' in {tmp_path}/s\.csv; correct it, or skip"
     with pytest.raises(InputError, match=message):
-        teach(tmp_path / "t.tsv", tmp_path / "o.tsv", tmp_path / "s.csv")
+        score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", tmp_path / "s.csv")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s.csv", "t.tsv"]
-    taught = teach(tmp_path / "t.tsv", tmp_path / "o.tsv", tmp_path / "s.csv", skip_bad=True)
+    taught = score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", tmp_path / "s.csv", skip_bad=True)
     assert (taught.triplets, taught.rejected) == (1, 3)
     assert "t.tsv:2" in str(taught.first_reject)
     assert read(tmp_path / "o.tsv") == [("q1", "d1", ["d2"], [3.0, 2.0])]
     (tmp_path / "s.csv").write_text("query_id,document_id,score\nq7,d7,3\n")
     with pytest.raises(InputError, match=r"t\.tsv: no usable triplets in it; the first of 4 rejects"):
-        teach(tmp_path / "t.tsv", tmp_path / "o2.tsv", tmp_path / "s.csv", skip_bad=True)
+        score_triplets(tmp_path / "t.tsv", tmp_path / "o2.tsv", tmp_path / "s.csv", skip_bad=True)
 
 
 def test_a_pair_with_two_scores_is_named(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("q1\td1\td2\n")
     (tmp_path / "s.tsv").write_text("q1\td1\t3\nq1\td2\t2\nq9\td9\t1\nq9\td9\t1\nq1\td1\t4\n")
     with pytest.raises(InputError, match=r"s\.tsv:5: id 'q1': its document 'd1' has a score already"):
-        teach(tmp_path / "t.tsv", tmp_path / "o.tsv", tmp_path / "s.tsv")
-    teach(tmp_path / "t.tsv", tmp_path / "o.tsv", tmp_path / "s.tsv", skip_bad=True)
+        score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", tmp_path / "s.tsv")
+    score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", tmp_path / "s.tsv", skip_bad=True)
     assert read(tmp_path / "o.tsv")[0][3] == [3.0, 2.0]
 
 
@@ -331,15 +331,15 @@ def test_what_a_cross_encoder_cannot_score_is_named_or_counted(teacher: CrossEnc
     collection.queries["q3"] = "how " * 70
     (tmp_path / "t.tsv").write_text("q1\td1\td2\nq3\td1\td2\nq99\td1\td2\nq1\td1\td99\n")
     with pytest.raises(InputError, match=r"t\.tsv:3: id 'q99': query is not in the collection's train split"):
-        teach(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, collection)
-    taught = teach(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, collection, skip_bad=True)
+        score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, collection)
+    taught = score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, collection, skip_bad=True)
     assert (taught.triplets, taught.pairs, taught.rejected) == (1, 2, 3)
     (tmp_path / "t.tsv").write_text("q1\td1\td2\nq3\td1\td2\n")
     with pytest.raises(InputError, match=r"t\.tsv:2: id 'q3': query leaves no room for a document in 64 tokens"):
-        teach(tmp_path / "t.tsv", tmp_path / "o2.tsv", teacher, collection)
+        score_triplets(tmp_path / "t.tsv", tmp_path / "o2.tsv", teacher, collection)
     (tmp_path / "t.tsv").write_text("q3\td1\td2\n")
     with pytest.raises(InputError, match=r"t\.tsv: no usable triplets in it; the first of 1 rejects"):
-        teach(tmp_path / "t.tsv", tmp_path / "o2.tsv", teacher, collection, skip_bad=True)
+        score_triplets(tmp_path / "t.tsv", tmp_path / "o2.tsv", teacher, collection, skip_bad=True)
     assert not list(tmp_path.glob(".*"))
 
 
@@ -347,33 +347,33 @@ def test_cut_documents_are_counted(teacher: CrossEncoder, tmp_path: Path) -> Non
     (tmp_path / "t.tsv").write_text("q1\td1\td2\nq2\td1\td2\n")
     collection = made_up()
     collection.documents |= {"d1": "text " * 100, "d2": "text"}
-    assert teach(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, collection).truncated == 2
+    assert score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, collection).truncated == 2
 
 
 def test_a_place_that_is_taken_or_unreadable_is_refused_at_once(teacher: CrossEncoder, tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("q1\td1\td2\n")
     with pytest.raises(InputError, match=r"o\.csv: the table to write is a \.tsv or \.tsv\.gz"):
-        teach(tmp_path / "t.tsv", tmp_path / "o.csv", teacher, made_up())
-    teach(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, made_up())
+        score_triplets(tmp_path / "t.tsv", tmp_path / "o.csv", teacher, made_up())
+    score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, made_up())
     with pytest.raises(InputError, match=r"o\.tsv: already exists"):
-        teach(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, made_up())
-    teach(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, made_up(), overwrite=True)
+        score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, made_up())
+    score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, made_up(), overwrite=True)
     (tmp_path / "o.tsv").unlink()  # as if killed between the two files
-    teach(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, made_up())
+    score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, made_up())
     report_of(tmp_path / "p.tsv").write_text("[1]")
     with pytest.raises(InputError, match=r"p\.tsv\.json: exists and is not ours to overwrite"):
-        teach(tmp_path / "t.tsv", tmp_path / "p.tsv", teacher, made_up(), overwrite=True)
+        score_triplets(tmp_path / "t.tsv", tmp_path / "p.tsv", teacher, made_up(), overwrite=True)
 
 
 def test_wrong_teachers_are_one_clear_line(teacher: CrossEncoder, tiny_model: Any, tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("q1\td1\td2\n")
     with pytest.raises(InputError, match="a cross-encoder reads texts; name the collection"):
-        teach(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher)
+        score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher)
     plain = CrossEncoder.from_pretrained(tiny_model("bert"))
     with pytest.raises(InputError, match="has no trained head for scores; name a cross-encoder, or train one"):
-        teach(tmp_path / "t.tsv", tmp_path / "o.tsv", plain, made_up())
+        score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", plain, made_up())
     with pytest.raises(InputError, match=r"nowhere\.tsv: no such file"):
-        teach(tmp_path / "t.tsv", tmp_path / "o.tsv", tmp_path / "nowhere.tsv")
+        score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", tmp_path / "nowhere.tsv")
 
 
 def test_scored_triplets_go_through_prepare(tiny_model: Any, tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_scored_triplets_go_through_prepare(tiny_model: Any, tmp_path: Path) -> 
     (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n70\t1\t1\n71\t2\t1\n")
     (tmp_path / "published.tsv").write_text("8.5\t-1.25\t71\t2\t5\n7.75\t0.5\t70\t1\t8\n")
     (tmp_path / "s.tsv").write_text("71\t2\t8.5\n71\t5\t-1.25\n70\t1\t7.75\n70\t8\t0.5\n")
-    teach(tmp_path / "published.tsv", tmp_path / "taught.tsv", tmp_path / "s.tsv")
+    score_triplets(tmp_path / "published.tsv", tmp_path / "taught.tsv", tmp_path / "s.tsv")
     batches = []
     for name in ("published", "taught"):
         report = prepare(folder, tiny_model("bert"), tmp_path / name, triplets=tmp_path / f"{name}.tsv")

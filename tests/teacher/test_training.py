@@ -22,7 +22,7 @@ from remargin.model.tokenizer import Tokenizer
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
 from remargin.teacher import training as teacher
-from remargin.teacher.scoring import teach
+from remargin.teacher.scoring import score_triplets
 from remargin.teacher.training import TeacherSettings, train_cross_encoder
 
 WORDS = ["value", "list", "text", "model", "train", "test"]
@@ -86,7 +86,7 @@ def test_it_learns_and_keeps_the_best(tiny_model: Any, triplets: Path, tmp_path:
     found = rerank(saved, first, DEV.documents, DEV.queries)
     assert set(found.rankings["q60"]) == set(first.rankings["q60"])
     assert "margins" in DOCUMENTS[found.top("q60", 1)[0]]
-    taught = teach(triplets, tmp_path / "s.tsv", saved, TRAIN)
+    taught = score_triplets(triplets, tmp_path / "s.tsv", saved, TRAIN)
     assert taught.teacher_seconds == trained.seconds
 
 
@@ -196,7 +196,7 @@ def test_killed_it_goes_on_to_the_same_weights(
     assert steps == [7, 14, 21]
     assert not (tmp_path / "broken").exists()
     again, same, said = train("broken")
-    assert said[1] == "going on after step 14"
+    assert said[1] == "resuming after step 14"
     assert same == weights
     different = {"seconds": 0.0, "validation_seconds": 0.0}
     assert replace(again, **different) == replace(whole, **different)

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from remargin import BiEncoder, Collection
@@ -15,7 +16,7 @@ from remargin.data.training_data import TrainingData
 from remargin.mining.negatives import mine
 from remargin.training.batches import Batches
 from remargin.training.samplers import RandomSampler
-from remargin.training.settings import FitSettings, fit_settings
+from remargin.training.settings import FitSettings
 
 
 def silent(line: str) -> None:
@@ -68,4 +69,31 @@ def settings(**options: Any) -> FitSettings:
         "log_every": 2,
         "validate_every": 3,
     }
-    return fit_settings(**{**defaults, **options})
+    return FitSettings.preset(**{**defaults, **options})
+
+
+@pytest.fixture(scope="module")
+def scored(tiny_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Queries of three kinds with three triplets each, of two negatives and a teacher's scores."""
+    folder = tmp_path_factory.mktemp("scored")
+    rng = np.random.default_rng(0)
+    kinds = ["how to {}{} a file", "margins {}{} adapt", "is the value {}{} in"]
+    rows = [
+        {
+            "query": kinds[i % 3].format(*"abcdefgh"[i // 8 : i // 8 + 1], "abcdefgh"[i % 8]),
+            "positive": f"document {i} {j}",
+            "negatives": [f"text {i} {j}", f"list {j} {i}"],
+            "scores": [float(score) for score in 10 + 5 * rng.standard_normal(3)],
+        }
+        for i in range(36)
+        for j in range(3)
+    ]
+    (folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    prepare(None, tiny_model("bert"), folder / "data", folder / "t.jsonl", document_length=64)
+    return folder / "data"
+
+
+def sampled(**options: Any) -> FitSettings:
+    """Settings for the few triplets of `scored`."""
+    defaults = {"steps": 9, "batch_size": 5, "learning_rate": 1e-3, "precision": "32", "log_every": 3, "save_every": 2}
+    return FitSettings.preset(**{**defaults, **options})

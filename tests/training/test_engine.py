@@ -1,7 +1,8 @@
-"""The engine: the same vectors and gradients however a batch is cut, ordered, cached or read."""
+"""The engine: the same vectors and gradients however a batch is split, ordered, cached or read."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -50,10 +51,10 @@ def run(
     engine = engine if dropout else without_dropout(engine)
     model.zero_grad()
     torch.manual_seed(5)
-    batch = engine.cut([tokens])
-    vectors = engine.embed(batch)
-    of = torch.randn(vectors.shape, generator=torch.Generator().manual_seed(1)) if of is None else of
-    engine.backward(of)
+    batch = engine.split(tokens)
+    with engine.embed(batch) as vectors:
+        of = torch.randn(vectors.shape, generator=torch.Generator().manual_seed(1)) if of is None else of
+        vectors.backward(of)
     return vectors.detach(), [p.grad.clone() for p in engine.compute.masters if p.grad is not None], len(batch.parts)
 
 
@@ -63,15 +64,15 @@ def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> None:
         torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-4)
 
 
-def test_however_a_batch_is_cut(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_however_a_batch_is_split(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = texts(model)
     monkeypatch.setattr("remargin.training.engine.TOKENS_AT_ONCE", (10_000, 0))
     whole, gradients, parts = run(model, tokens, dropout=False)
     assert parts == 1
     monkeypatch.setattr("remargin.training.engine.TOKENS_AT_ONCE", (40, 0))
-    cut, from_parts, parts = run(model, tokens, dropout=False)
+    in_parts, from_parts, parts = run(model, tokens, dropout=False)
     assert parts > 3
-    torch.testing.assert_close(cut, whole, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(in_parts, whole, atol=1e-5, rtol=1e-4)
     same(from_parts, gradients)
     cached, twice, _ = run(model, tokens, dropout=False, token_budget=20)
     torch.testing.assert_close(cached, whole, atol=1e-5, rtol=1e-4)
@@ -115,9 +116,26 @@ def test_gradients_add_up_until_they_are_taken(model: BiEncoder) -> None:
     engine = without_dropout(engine)
     model.zero_grad()
     for _ in range(2):
-        vectors = engine.embed(engine.cut([texts(model)]))
-        engine.backward(torch.randn(vectors.shape, generator=torch.Generator().manual_seed(1)))
+        with engine.embed(engine.split(texts(model))) as vectors:
+            vectors.backward(torch.randn(vectors.shape, generator=torch.Generator().manual_seed(1)))
     same([p.grad / 2 for p in engine.compute.masters if p.grad is not None], once)
+
+
+def test_blocks_add_up_and_one_that_fails_changes_nothing(model: BiEncoder) -> None:
+    _, once, _ = run(model, texts(model), dropout=False)
+    engine = without_dropout(Engine(model, FitSettings(), CPU, torch.float32, LENGTHS))
+    batch, generator = engine.split(texts(model)), torch.Generator()
+    model.zero_grad()
+    for factor in (1, 3):
+        with engine.embed(batch) as vectors:
+            of = torch.randn(vectors.shape, generator=generator.manual_seed(1))
+            vectors.backward(factor * of)
+    with contextlib.suppress(KeyboardInterrupt), engine.embed(batch) as vectors:
+        vectors.backward(of)
+        raise KeyboardInterrupt
+    with engine.embed(batch):  # and without a loss there is no gradient to add
+        pass
+    same([p.grad / 4 for p in engine.compute.masters if p.grad is not None], once)
 
 
 def test_attention_dropout_is_left_out_unless_it_is_asked_for(model: BiEncoder) -> None:
@@ -150,8 +168,8 @@ def test_attention_dropout_keeps_its_share_and_the_mean() -> None:
 
 def test_half_precision_keeps_master_weights_and_gradients_in_float32(model: BiEncoder) -> None:
     engine = Engine(model, FitSettings(), CPU, torch.bfloat16, LENGTHS)
-    vectors = engine.embed(engine.cut([texts(model)]))
-    engine.backward(torch.ones_like(vectors))
+    with engine.embed(engine.split(texts(model))) as vectors:
+        vectors.backward(torch.ones_like(vectors))
     assert vectors.dtype == torch.float32
     assert (
         {p.dtype for p in engine.compute.masters}
@@ -168,15 +186,16 @@ def test_in_training_half_precision_is_for_the_products_alone(model: BiEncoder) 
     seen = {True: set(), False: set()}
     for layer in engine.compute.body.layers:
         layer.register_forward_hook(lambda layer, _, out: seen[layer.training].add(out.dtype))
-    engine.embed(engine.cut([texts(model)]))
+    with engine.embed(engine.split(texts(model))):
+        pass
     engine.evaluate(engine.parts(texts(model))[0])
     assert seen == {True: {torch.float32}, False: {torch.bfloat16}}
 
 
 def test_padding_is_counted(model: BiEncoder) -> None:
     tokens = texts(model)
-    packed = Engine(model, FitSettings(), CPU, torch.float32, LENGTHS).cut([tokens])
-    padded = Engine(model, FitSettings(engine="padded"), CPU, torch.float32, LENGTHS).cut([tokens])
+    packed = Engine(model, FitSettings(), CPU, torch.float32, LENGTHS).split(tokens)
+    padded = Engine(model, FitSettings(engine="padded"), CPU, torch.float32, LENGTHS).split(tokens)
     assert packed.tokens == packed.computed == padded.tokens == LENGTHS.sum()
     assert padded.computed == 30 * len(LENGTHS)
 

@@ -57,7 +57,7 @@ def test_it_is_the_batch_that_training_sees(tiny_model: Any, prepared: Path) -> 
     place = 5
     query = store.queries.ids[int(rows.queries[place])]
     first = [store.queries.ids[int(row)] for row in rows.queries].index(query)
-    found = inspect(model, prepared, query, batch=2, batch_size=8, seed=3)
+    found = inspect(prepared, model, query, batch=2, batch_size=8, seed=3)
     texts = Collection.load(prepared, "train")
     assert found.query.text == texts.queries[query]
     assert found.positive.id == store.documents.ids[int(rows.positives[first])]
@@ -84,7 +84,7 @@ def test_a_querys_positive_is_not_shown_as_its_negative(tiny_model: Any, tmp_pat
     triplets = ("how to sort\tkeep them in order\tread a file", "how to read\tread a file\tkeep them in order")
     (tmp_path / "triplets.tsv").write_text("\n".join(triplets) + "\n")
     prepare(None, tiny_model(), tmp_path / "data", tmp_path / "triplets.tsv", document_length=64)
-    found = inspect(BiEncoder.from_pretrained(tiny_model()), tmp_path / "data", batch_size=2)
+    found = inspect(tmp_path / "data", BiEncoder.from_pretrained(tiny_model()), batch_size=2)
     assert {passage.text for passage in found.negatives} == {
         "read a file" if found.positive.text == "keep them in order" else "keep them in order"
     }
@@ -93,14 +93,14 @@ def test_a_querys_positive_is_not_shown_as_its_negative(tiny_model: Any, tmp_pat
 def test_a_query_that_is_not_in_the_batch(tiny_model: Any, prepared: Path) -> None:
     model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
     with pytest.raises(InputError, match=r"query 'nobody' is not in batch 0; choose one that is, such as \w+"):
-        inspect(model, prepared, "nobody", batch_size=4)
+        inspect(prepared, model, "nobody", batch_size=4)
 
 
 def test_from_the_command_line(tiny_model: Any, prepared: Path) -> None:
     folder = prepared.parent / "model"
     model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
     model.save(folder)
-    found = inspect(model, prepared, batch=1, batch_size=4)
+    found = inspect(prepared, model, batch=1, batch_size=4)
     arguments = ["inspect", "--data", str(prepared), "--model", str(folder), "--batch", "1", "--batch-size", "4"]
     output = CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
     assert f"query {found.query.id}, batch 1" in output

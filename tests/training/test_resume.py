@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from remargin.files.ledger import Ledger
 from remargin.model.checkpoint import FORMAT, Progress, load_checkpoint, save_checkpoint
 from remargin.study.targets import TargetLog, read_targets
 from remargin.training import log, loop
-from remargin.training.loop import fit
+from remargin.training.fitting import fit
+from remargin.training.loop import train
 from remargin.training.optimiser import make_optimiser
-from remargin.training.run import RunRequest, start
 from remargin.training.validation import Validator
 
 from .conftest import settings, silent
@@ -130,11 +131,11 @@ def test_the_time_of_making_batches_counts_also_after_a_stop(
     chosen = settings(steps=4, save_every=2)
     model = BiEncoder.from_pretrained(tiny_model("bert"))
     with pytest.raises(KeyboardInterrupt):
-        fit(model, prepared, tmp_path / "run", settings=chosen, say=silent, observe=stop_at(2))
+        train(model, prepared, tmp_path / "run", settings=chosen, say=silent, observe=stop_at(2))
     stopped = json.loads((tmp_path / "run" / "checkpoint" / "progress.json").read_text())["progress"]["seconds"]
     assert stopped >= 2
     model = BiEncoder.from_pretrained(tiny_model("bert"))
-    fitted = fit(model, prepared, tmp_path / "run", settings=chosen, say=silent, resume=True)
+    fitted = train(model, prepared, tmp_path / "run", settings=chosen, say=silent, resume=True)
     assert fitted.seconds >= stopped + 2
 
 
@@ -150,14 +151,14 @@ def test_an_encoder_that_begins_alike_may_learn_also_after_a_stop(
 
     chosen, run = settings(steps=4, save_every=2, log_every=1, learning_rate=1e-7), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        fit(alike(), prepared, run, settings=chosen, say=silent, observe=stop_at(2))
+        train(alike(), prepared, run, settings=chosen, say=silent, observe=stop_at(2))
     shutil.copytree(run, tmp_path / "old")
-    assert fit(alike(), prepared, run, settings=chosen, say=silent, resume=True).steps == 4
+    assert train(alike(), prepared, run, settings=chosen, say=silent, resume=True).steps == 4
     header = read_header(tmp_path / "old" / "checkpoint" / "progress.json", dict, FORMAT, "")
     del header["progress"]["began_alike"]  # as it was written before there was such a field
     write_header(tmp_path / "old" / "checkpoint" / "progress.json", header)
     with pytest.raises(InputError, match="the encoder has collapsed at step 3"):
-        fit(alike(), prepared, tmp_path / "old", settings=chosen, say=silent, resume=True)
+        train(alike(), prepared, tmp_path / "old", settings=chosen, say=silent, resume=True)
 
 
 def test_a_kill_while_a_table_is_rewritten_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +189,7 @@ def test_a_log_of_targets_whose_last_line_is_cut_goes_on(tmp_path: Path) -> None
 
 
 def test_a_damaged_checkpoint_is_one_clear_line(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
-    fit(model, prepared, tmp_path, settings=settings(steps=1), say=silent)
+    train(model, prepared, tmp_path, settings=settings(steps=1), say=silent)
     state = tmp_path / "checkpoint" / "state.safetensors"
     whole = state.read_bytes()
     flipped = bytearray(whole)
@@ -197,18 +198,18 @@ def test_a_damaged_checkpoint_is_one_clear_line(model: BiEncoder, prepared: Path
         state.unlink()
         if damaged is not None:
             state.write_bytes(damaged)
-        with pytest.raises(InputError, match=r"state.safetensors: damaged or missing; start the run anew"):
-            fit(model, prepared, tmp_path, settings=settings(steps=2), say=silent, resume=True)
+        with pytest.raises(InputError, match=r"state.safetensors: damaged or missing; start the training run anew"):
+            train(model, prepared, tmp_path, settings=settings(steps=2), say=silent, resume=True)
         state.touch()
 
 
 def test_a_log_whose_first_line_is_damaged_is_not_lost(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
-    fit(model, prepared, tmp_path, settings=settings(steps=1), say=silent)
+    train(model, prepared, tmp_path, settings=settings(steps=1), say=silent)
     metrics = tmp_path / "metrics.csv"
     for damaged in (b"stfp" + metrics.read_bytes()[4:], b"\xff" + metrics.read_bytes()):
         metrics.write_bytes(damaged)
         with pytest.raises(InputError, match=r"metrics.csv: its first line is damaged; put it back, or delete it"):
-            fit(model, prepared, tmp_path, settings=settings(steps=2), say=silent, resume=True)
+            train(model, prepared, tmp_path, settings=settings(steps=2), say=silent, resume=True)
         assert metrics.read_bytes() == damaged
 
 
@@ -216,24 +217,24 @@ def test_a_run_is_neither_overwritten_nor_gone_on_with_otherwise(
     model: BiEncoder, prepared: Path, tmp_path: Path
 ) -> None:
     run, validator = tmp_path / "run", Validator(prepared, "dev", settings())
-    fit(model, prepared, run, settings=settings(steps=1), validator=validator, say=silent)
+    train(model, prepared, run, settings=settings(steps=1), validator=validator, say=silent)
 
     def refused(words: str, out: Path = run, resume: bool = True, loss: Any = None, **others: Any) -> None:
         measured = Validator(prepared, "dev", settings(**others))
         before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
         with pytest.raises(InputError, match=words):
-            fit(model, prepared, out, loss, settings(steps=2, **others), measured, resume=resume, say=silent)
+            train(model, prepared, out, loss, settings(steps=2, **others), measured, resume=resume, say=silent)
         assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
-    refused("run: has a run already; choose another place", resume=False)
-    refused("the run was started with another seed and another learning_rate", seed=1, learning_rate=1.0)
-    refused("the run was started with another loss", loss=MarginLoss(0.2))
+    refused("run: has a training run already; choose another place", resume=False)
+    refused("the training run was started with another seed and another learning_rate", seed=1, learning_rate=1.0)
+    refused("the training run was started with another loss", loss=MarginLoss(0.2))
     refused("another warm_up and another weight_decay and another clip", warm_up=0.5, weight_decay=1.0, clip=0.1)
-    refused("the run was not validated by RR before", validation_measure="RR")
-    fit(model, prepared, tmp_path / "warm", ContrastiveLoss(0.05), settings(steps=1), validator, say=silent)
-    refused("the run was started with another loss", tmp_path / "warm", loss=ContrastiveLoss(0.5))
+    refused("the training run was not validated by RR before", validation_measure="RR")
+    train(model, prepared, tmp_path / "warm", ContrastiveLoss(0.05), settings(steps=1), validator, say=silent)
+    refused("the training run was started with another loss", tmp_path / "warm", loss=ContrastiveLoss(0.5))
     (run / "best").rename(tmp_path / "lost")
-    refused("best: the best model of the run is missing")
+    refused("best: the best model of the training run is missing")
     (tmp_path / "foreign" / "last").mkdir(parents=True)
     (tmp_path / "foreign" / "last" / "mine.txt").touch()
     refused("last: exists and is not ours to overwrite", tmp_path / "foreign")
@@ -252,7 +253,7 @@ def test_asked_to_stop_it_keeps_the_step_it_is_in(
                     signal.raise_signal(number)
 
         base = BiEncoder.from_pretrained(tiny_model("bert"))
-        return fit(base, prepared, tmp_path / name, settings=chosen, resume=True, say=silent, observe=observe)
+        return train(base, prepared, tmp_path / name, settings=chosen, resume=True, say=silent, observe=observe)
 
     def gone(*_: Any) -> None:
         raise SystemExit
@@ -287,10 +288,10 @@ def test_asked_to_stop_in_the_last_validation_it_does_not_go_on_as_if_nothing_wa
     chosen, targets = settings(steps=2, log_every=1), TargetLog(tmp_path / "targets.csv")
     asks = Asks(prepared, "dev", chosen)
     with pytest.raises(KeyboardInterrupt), targets:
-        fit(model, prepared, tmp_path, settings=chosen, validator=asks, say=silent, observe=targets)
+        train(model, prepared, tmp_path, settings=chosen, validator=asks, say=silent, observe=targets)
     assert json.loads((tmp_path / "checkpoint" / "progress.json").read_text())["progress"]["step"] == 2
     assert [row.batch for row in read_targets(tmp_path / "targets.csv")] == [0, 1]
-    assert fit(model, prepared, tmp_path, settings=chosen, validator=asks, resume=True, say=silent).steps == 2
+    assert train(model, prepared, tmp_path, settings=chosen, validator=asks, resume=True, say=silent).steps == 2
 
 
 class _Scripted:
@@ -317,7 +318,7 @@ def test_a_resumed_run_keeps_the_best_model_that_its_checkpoint_knows(
 
         chosen = settings(steps=steps, validate_every=2, save_every=4)
         base, scripted = BiEncoder.from_pretrained(tiny_model("bert")), _Scripted(values)
-        return fit(
+        return train(
             base, prepared, tmp_path / "run", None, chosen, scripted, resume=True, say=silent, observe=observe,  # type: ignore[arg-type]
         )  # fmt: skip
 
@@ -343,29 +344,29 @@ def damaged(content: bytes) -> Iterator[bytes]:
 def test_a_finished_run_does_not_vouch_for_a_damaged_model(
     name: str, beir: Path, tiny_model: Any, tmp_path: Path
 ) -> None:
-    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run")
-    fitted = start(request, settings(steps=2, validate_every=1), say=silent)
+    start = partial(fit, str(beir), str(tiny_model("bert")), tmp_path / "run")
+    fitted = start(settings(steps=2, validate_every=1), say=silent)
     assert fitted.model.name == "best"
-    assert start(request, settings(steps=2, validate_every=1), resume=True, say=silent).model == fitted.model
+    assert start(settings(steps=2, validate_every=1), resume=True, say=silent).model == fitted.model
     whole = (fitted.model / name).read_bytes()
     for content in (*damaged(whole), None):
         (fitted.model / name).unlink()
         if content is not None:
             (fitted.model / name).write_bytes(content)
-        with pytest.raises(InputError, match=r"best.*; start the run anew in another folder"):
-            start(request, settings(steps=2, validate_every=1), resume=True, say=silent)
+        with pytest.raises(InputError, match=r"best.*; start the training run anew in another folder"):
+            start(settings(steps=2, validate_every=1), resume=True, say=silent)
         (fitted.model / name).write_bytes(whole)
-    assert start(request, settings(steps=2, validate_every=1), resume=True, say=silent).model == fitted.model
+    assert start(settings(steps=2, validate_every=1), resume=True, say=silent).model == fitted.model
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "metrics.csv"])
 def test_a_run_with_a_damaged_record_is_not_resumed(name: str, beir: Path, tiny_model: Any, tmp_path: Path) -> None:
-    request = RunRequest(str(beir), str(tiny_model("bert")), tmp_path / "run")
-    start(request, settings(steps=2), say=silent)
+    start = partial(fit, str(beir), str(tiny_model("bert")), tmp_path / "run")
+    start(settings(steps=2), say=silent)
     path = tmp_path / "run" / name
     digit = re.sub(rb"0\.(\d)", lambda found: b"0.7" if found[1] != b"7" else b"0.6", path.read_bytes(), count=1)
     assert digit != path.read_bytes()
     path.write_bytes(digit)
     with pytest.raises(InputError, match=name):
-        start(request, settings(steps=2), resume=True, say=silent)
+        start(settings(steps=2), resume=True, say=silent)
     assert path.read_bytes() == digit  # nothing is lost

@@ -75,7 +75,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     pass
 
@@ -125,7 +127,7 @@ def fail(message: str) -> None:
 
 
 def _interrupt(number: int, frame: Any) -> None:
-    tell("\nstopped; the same command goes on where it can, `fit` with --resume", error=True)
+    tell("\ninterrupted; the same command continues where it can, `fit` with --resume", error=True)
     signal.default_int_handler(number, frame)
 
 

@@ -58,7 +58,7 @@ def read_config(
     _refuse_twice(text, path)
     named = {str(name).replace("-", "_"): value for name, value in settings.items()}
     if {"command", "asked"} <= named.keys():
-        problem, do = "the record of a run, not a config", f"to repeat it: {named['command']}"
+        problem, do = "the record of a training run, not a config", f"to repeat it: {named['command']}"
         raise InputError(problem, file=path, do=do)
     unknown = sorted(set(named) - set(known))
     if unknown:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import platform
-
 from remargin.progress import tell
 
 
 def info() -> None:
     """Show versions and devices: what a bug report needs."""
-    import torch
+    import remargin
 
-    from remargin.versions import versions
-
-    for name, found in versions().items():
-        tell(f"{name}: not installed" if found is None else f"{name} {found}")
-    tell(f"on {platform.platform()}")
-    tell(f"CPU threads: {torch.get_num_threads()}")
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    tell(f"GPUs: {', '.join(gpus) or 'none'}")
+    here = remargin.info()
+    for package, version in here.versions.items():
+        tell(f"{package}: not installed" if version is None else f"{package} {version}")
+    tell(f"on {here.system}")
+    tell(f"CPU threads: {here.threads}")
+    tell(f"GPUs: {', '.join(here.gpus) or 'none'}")

@@ -64,12 +64,12 @@ def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
 
 
 def refuse_idle(context: typer.Context, idle: Mapping[str, Sequence[str]]) -> None:
-    """Refuse options that were given but have no effect. `idle` lists their names by what they have no effect on."""
-    for what, names in idle.items():
+    """Refuse options that were given but have no effect. `idle` lists their names by the case."""
+    for case, names in idle.items():
         for name in names:
             source = context.get_parameter_source(name)
             if source is not None and source.name != "DEFAULT":
-                raise InputError(f"--{name.replace('_', '-')} does nothing for {what}", do="leave it out")
+                raise InputError(f"--{name.replace('_', '-')} does nothing for {case}", do="leave it out")
 
 
 def is_typed(context: typer.Context, name: str) -> bool:
@@ -136,17 +136,14 @@ def counting_rejects(skip_bad: bool) -> Iterator[Rejects]:
 
 
 def load_encoder(model: str, compute: str = "auto", **lengths: int | None) -> BiEncoder:
-    """Load the encoder to search with. A cross-encoder is refused: it would load, but its vectors are useless."""
-    from remargin.model.cross_encoder import is_cross_encoder
-    from remargin.model.encoder import BiEncoder
+    """Load the encoder to search with; see `remargin.model.loading`."""
+    from remargin.model.loading import load_encoder as load
 
-    if is_cross_encoder(model):
-        raise InputError(f"{model} is a cross-encoder", do="re-rank with it (`remargin rerank`), or give an encoder")
-    return BiEncoder.from_pretrained(model, precision=compute, **lengths)  # type: ignore[arg-type]
+    return load(model, compute, **lengths)  # type: ignore[arg-type]
 
 
 def _set_threads(threads: int | None) -> int | None:
-    """Have PyTorch, FAISS and the tokenizers compute with so many threads. They read it when they are loaded."""
+    """Have PyTorch, FAISS and the tokenizers compute with this many threads. They read it when they are loaded."""
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(threads)
         if "torch" in sys.modules:
@@ -154,26 +151,43 @@ def _set_threads(threads: int | None) -> int | None:
     return threads
 
 
-Threads = Annotated[
-    int | None,
-    typer.Option(min=1, callback=_set_threads, help="CPU threads to compute with.", show_default="one for each core"),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(callback=_load, is_eager=True, help="A YAML file of these options; flags override it."),
-]
+def threads_option(panel: str | None = None) -> Any:
+    """`--threads`, in a panel of the help."""
+    help = "CPU threads to compute with."
+    return typer.Option(
+        min=1, callback=_set_threads, help=help, show_default="one for each core", rich_help_panel=panel
+    )
+
+
+def config_option(panel: str | None = None) -> Any:
+    """`--config`, in a panel of the help."""
+    help = "YAML file of these options; flags override it."
+    return typer.Option(callback=_load, is_eager=True, help=help, rich_help_panel=panel)
+
+
+def skip_bad_option(panel: str | None = None) -> Any:
+    """`--skip-bad`, in a panel of the help."""
+    return typer.Option(help="Skip bad input, and count it.", rich_help_panel=panel)
+
+
+Threads = Annotated[int | None, threads_option()]
+Config = Annotated[Path | None, config_option()]
 _DATA = typer.Option(
-    help="The collection: a BEIR folder, irds:NAME, docstrings:PACKAGE,PACKAGE (or stdlib, or a folder of code), "
-    "or pairs:FILE (CSV, TSV, JSONL or Parquet; 'pairs:FILE?query=COLUMN&document=COLUMN', quoted, names the columns)."
+    help="Collection: a BEIR folder; irds:NAME; pairs:FILE (CSV, TSV, JSONL or Parquet, with columns as in "
+    "'pairs:FILE?query=COLUMN&document=COLUMN'); or docstrings:PACKAGE,PACKAGE (or stdlib, or a folder of code)."
 )
 Data = Annotated[str | None, _DATA]
 RequiredData = Annotated[str, _DATA]
-Model = Annotated[str | None, typer.Option(help="The encoder: a folder or a Hugging Face name.")]
-Compute = Annotated[str, typer.Option(help="What to compute in: 32, bf16, or auto: bf16 on a GPU, 32 on a CPU.")]
+Model = Annotated[str | None, typer.Option(help="Encoder: a folder or a Hugging Face name.")]
+Precision = Annotated[
+    str,
+    typer.Option(help="Numeric precision of computing: 32, bf16, or auto (bf16 on a GPU, 32 on a CPU)."),
+]
+Compute = Precision  # until every verb calls it --precision
 Measures = Annotated[
     list[str] | None,
-    typer.Option("--measures", "--measure", help="ir_measures names: --measures nDCG@10 R@1000."),
+    typer.Option("--measures", "--measure", help="Measures, as ir_measures names them: --measures nDCG@10 R@1000."),
 ]
-Split = Annotated[str, typer.Option(help="Which of the collection's splits.")]
-SkipBad = Annotated[bool, typer.Option(help="Set bad input aside, count it, and go on.")]
-Overwrite = Annotated[bool, typer.Option(help="Replace the output if it is already there.")]
+Split = Annotated[str, typer.Option(help="Split of the collection.")]
+SkipBad = Annotated[bool, skip_bad_option()]
+Overwrite = Annotated[bool, typer.Option(help="Replace the output if it exists.")]

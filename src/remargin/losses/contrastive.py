@@ -52,7 +52,7 @@ class ContrastiveLoss(nn.Module):
 
     @property
     def temperature(self) -> Tensor | float:
-        """What divides the similarities; a tensor if it is learned."""
+        """The temperature, which divides the similarities; a tensor if it is learned."""
         return self._temperature if self.log_temperature is None else self.log_temperature.exp()
 
     def forward(
@@ -71,7 +71,7 @@ class ContrastiveLoss(nn.Module):
                 query's own positive always stays.
             ids: the integer ids of queries, positives and negatives, (B,) each. Candidates that are a positive of the
                 same query, or copies of its own, are then left out as well, unless mask_known is off. Best on the
-                CPU: what is left out is found there while the GPU still computes the vectors.
+                CPU: the pairs to leave out are computed there while the GPU still computes the vectors.
         """
         q, p, n = prepare(self.similarity, queries=queries, positives=positives, negatives=negatives)
         logits = product(q, torch.cat([p, n]).T) / self.temperature

@@ -31,7 +31,7 @@ from remargin.losses.numerics import dot, mean_squares, product
 Error = Literal["l2", "l1", "softplus"]
 NamedTarget = Literal["adaptive", "distributed", "mean", "teacher"]
 
-# What becomes of x = margin - target.
+# The error of x = margin - target.
 ERRORS: dict[str, Callable[[Tensor], Tensor]] = {
     "l2": torch.square,
     "l1": torch.abs,
@@ -68,7 +68,7 @@ class MarginLoss(nn.Module):
         target: a static margin, or "adaptive", "distributed" (the paper's best), "mean", "teacher".
         in_batch: contrast each query with every negative of the batch, not only its own. Distributed and mean targets
             use the whole batch already and refuse it.
-        error: what becomes of x = margin - target: "l2" (the paper), "l1", or "softplus", log(1 + exp(-x)).
+        error: the error of x = margin - target: "l2" (the paper), "l1", or "softplus", log(1 + exp(-x)).
         similarity: "cosine" (the paper) or "dot" (what teacher-distilled models use), for margins and targets alike.
         stop_gradient: hold the target constant in the backward pass.
 
@@ -145,8 +145,8 @@ class MarginLoss(nn.Module):
         """Margins, targets and the two parts of the loss. Takes what the loss takes and never holds a B x B matrix.
 
         >>> import torch
-        >>> found = MarginLoss("distributed").statistics(*[vector.repeat(4, 1) for vector in torch.eye(3)])
-        >>> float(found.target_mean), float(found.spread)
+        >>> statistics = MarginLoss("distributed").statistics(*[vector.repeat(4, 1) for vector in torch.eye(3)])
+        >>> float(statistics.target_mean), float(statistics.spread)
         (0.5, 0.0)
         """
         error = ERRORS[self.error]

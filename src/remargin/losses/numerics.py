@@ -16,10 +16,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_BACKENDS: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
-_lock = threading.Lock()
-_inside = 0  # how many are in `exact_products` now
-_before: list[str] = []  # the settings that the first of them found
+BACKENDS: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+
+
+class _Exact:
+    """Who computes exactly now. The precision of float32 products is one setting for the whole process.
+
+    Attributes:
+        inside: how many are in `exact_products`, in all threads.
+        before: the settings that the first of them met.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.before = threading.Lock(), 0, list[str]()
+
+
+_EXACT = _Exact()
 
 
 @contextlib.contextmanager
@@ -28,21 +40,20 @@ def exact_products(device: torch.device) -> Iterator[None]:
 
     They are the whole process's: of several threads, the last one out brings them back.
     """
-    global _inside, _before
-    with _lock:
-        if not _inside:
-            _before = [backend.fp32_precision for backend in _BACKENDS]
-        _inside += 1
-        for backend in _BACKENDS:
+    with _EXACT.lock:
+        if not _EXACT.inside:
+            _EXACT.before = [backend.fp32_precision for backend in BACKENDS]
+        _EXACT.inside += 1
+        for backend in BACKENDS:
             backend.fp32_precision = "ieee"
     try:
         with torch.autocast(device.type, enabled=False):
             yield
     finally:
-        with _lock:
-            _inside -= 1
-            if not _inside:
-                for backend, precision in zip(_BACKENDS, _before, strict=True):
+        with _EXACT.lock:
+            _EXACT.inside -= 1
+            if not _EXACT.inside:
+                for backend, precision in zip(BACKENDS, _EXACT.before, strict=True):
                     backend.fp32_precision = precision
 
 

@@ -18,26 +18,19 @@ def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
     >>> list(ahead(n * n for n in range(4)))
     [0, 1, 4, 9]
     """
-    ready: queue.Queue[tuple[str, Any]] = queue.Queue(depth)
-    stopped = threading.Event()
-
-    def put(kind: str, value: Any) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put((kind, value), timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
+    ready: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+    room, stopped = threading.Semaphore(depth), threading.Event()
 
     def work() -> None:
         try:
             for item in items:
-                if not put("item", item):
+                room.acquire()
+                if stopped.is_set():
                     return
-            put("end", None)
+                ready.put(("item", item))
+            ready.put(("end", None))
         except BaseException as error:  # handed over to the caller
-            put("error", error)
+            ready.put(("error", error))
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
@@ -48,7 +41,9 @@ def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
                 raise value
             if kind == "end":
                 return
+            room.release()
             yield value
     finally:
         stopped.set()
+        room.release()
         thread.join()

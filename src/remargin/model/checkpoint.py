@@ -1,9 +1,10 @@
-"""All that a run needs to go on exactly where it was, in safetensors and JSON: no pickle."""
+"""The checkpoint of a training run, from which it continues exactly where it was: safetensors and JSON, no pickle."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -24,7 +25,7 @@ STATE = "state.safetensors"
 
 @dataclass
 class Progress:
-    """Where a run is: what it has seen, validations so far, the best of them, and how many since brought no gain.
+    """How far a training run is: steps and triplets, validations, the best of them, and how many since had no gain.
 
     `began_alike` says that the encoder mapped all texts to nearly one vector before it was trained.
     """
@@ -41,7 +42,7 @@ class Progress:
 
 
 class CheckpointHeader(TypedDict):
-    """Where a run is, what must not change, and the checksum of the rest of its checkpoint."""
+    """How far a training run is, what must not change, and the checksum of the rest of its checkpoint."""
 
     format: str
     progress: Annotated[dict[str, Any], FieldsOf(Progress)]
@@ -60,7 +61,7 @@ def save_checkpoint(
 ) -> None:
     """Write weights, optimiser state and random state; the old checkpoint stays until the new one is whole.
 
-    `fixed` is what must be the same when the run goes on.
+    `fixed` holds the settings that must be the same when the training run is resumed.
     """
     tensors: dict[str, Tensor] = {f"rng.{name}": state for name, state in _random_state().items()}
     for prefix, module in modules.items():
@@ -86,13 +87,13 @@ def save_checkpoint(
 def load_checkpoint(
     folder: Path, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer, fixed: dict[str, Any] | None = None
 ) -> tuple[Progress, dict[str, Any]]:
-    """Put everything back, and return where the run was and the state of its precision plugin."""
-    remedy = "start the run anew in another folder"
+    """Put everything back, and return how far the training run was and the state of its precision plugin."""
+    remedy = "start the training run anew in another folder"
     header = read_header(folder / "progress.json", CheckpointHeader, FORMAT, remedy)
     before = header["fixed"]
     if changed := [name for name, value in (fixed or {}).items() if value != before.get(name, value)]:
-        problem = f"the run was started with another {' and another '.join(changed)}"
-        raise InputError(problem, file=folder, do="resume with the same settings, or start another run")
+        problem = f"the training run was started with another {' and another '.join(changed)}"
+        raise InputError(problem, file=folder, do="resume with the same settings, or start another training run")
     if not (folder / STATE).is_file() or sha256(folder / STATE) != header["sha256"]:
         raise InputError("damaged or missing", file=folder / STATE, do=remedy)
     tensors = safetensors.torch.load_file(folder / STATE)
@@ -123,6 +124,24 @@ def _flat(state: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from value.items()
         else:
             yield name, value
+
+
+@contextmanager
+def own_random_state() -> Iterator[None]:
+    """What a block draws or seeds is its own: afterwards the process's random numbers go on as if it had drawn none.
+
+    >>> torch.manual_seed(0).initial_seed()
+    0
+    >>> with own_random_state():
+    ...     _ = torch.manual_seed(7), torch.rand(3)
+    >>> torch.initial_seed()
+    0
+    """
+    before = _random_state()
+    try:
+        yield
+    finally:
+        _restore_random_state(before)
 
 
 def _random_state() -> dict[str, Tensor]:

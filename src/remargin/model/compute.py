@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from remargin.errors import InputError
 from remargin.model.cpu import freeze, on_all_cores
-from remargin.model.packing import Packed, attention_name, cut, load_kernels, pack, register_interface, together
+from remargin.model.packing import NO_KERNELS, Kernels, Packed, choose_kernels, pack, register_interface, split
 from remargin.model.postnorm import PostNorm, Sources
 from remargin.model.tokenizer import Tokens
 
@@ -30,35 +29,31 @@ EngineName = Literal["auto", "packed", "padded"]
 R = TypeVar("R")
 
 
-_optimiser_steps = 0
-
-
-def _count_step(*_: Any) -> None:
-    global _optimiser_steps
-    _optimiser_steps += 1
-
-
-register_optimizer_step_post_hook(_count_step)
-
-
 @torch.no_grad()
-def weights_state(module: nn.Module) -> tuple[Any, ...]:
+def weights_state(module: nn.Module) -> object:
     """A value that changes when a weight is changed or moved, which tells that a copy of the weights is out of date.
 
-    Every step of every optimiser counts: a fused one changes weights without a trace in their versions. So does
-    `weight.data.copy_(...)` for a whole model, as averaging does, which shows in a few numbers of some weights.
+    A weight that is changed has another version, as autograd counts them. Two ways leave no trace there, and show
+    otherwise: a fused optimiser's step, because a module in training, or with gradients that a step may still use,
+    is never the same; and `weight.data.copy_(...)` for a whole model, as averaging does, in a few numbers of some
+    weights that can be trained. Whoever trains tells the owner of the copy, too: `BiEncoder.train` drops it.
 
-    >>> layer = nn.Linear(2, 2)
+    >>> layer = nn.Linear(2, 2).eval()
     >>> before = weights_state(layer)
+    >>> weights_state(layer) == before
+    True
     >>> layer.weight.grad = torch.ones(2, 2)
     >>> torch.optim.Adam(layer.parameters(), fused=True).step()
     >>> weights_state(layer) == before
     False
     """
     weights = list(module.parameters())
-    some = weights[:: len(weights) // 16 + 1]
+    if module.training or any(weight.grad is not None for weight in weights):
+        return object()
+    trainable = [weight for weight in weights if weight.requires_grad] or weights
+    some = trainable[:: len(trainable) // 16 + 1]
     numbers = torch.cat([weight.flatten()[:: weight.numel() // 4 + 1] for weight in some]).float().cpu().numpy()
-    return _optimiser_steps, numbers.tobytes(), *((weight.data_ptr(), weight._version) for weight in weights)
+    return numbers.tobytes(), *((weight.data_ptr(), weight._version) for weight in weights)
 
 
 class Compute(nn.Module):
@@ -86,16 +81,16 @@ class Compute(nn.Module):
         super().__init__()
         if engine not in get_args(EngineName):
             raise InputError(f"unknown engine {engine!r}", do=f"use {', '.join(get_args(EngineName))}")
-        load_kernels()
         self.dtype = dtype
         self.pooling: str = model.pooling
         config = model.backbone.config
-        self._head_size = int(config.hidden_size) // (getattr(config, "num_attention_heads", None) or 1)
+        head_size = int(config.hidden_size) // (getattr(config, "num_attention_heads", None) or 1)
+        self.kernels = choose_kernels(head_size, dtype)
         self.body: Any
         if engine != "padded" and PostNorm.fits(model.backbone):
-            self.body = PostNorm(model.backbone, dtype, attention_dropout)
+            self.body = PostNorm(model.backbone, dtype, attention_dropout, self.kernels)
         elif engine != "padded" and not attention_dropout and _runs_packed(model.backbone):
-            self.body = _ThroughInterface(model.backbone, dtype)
+            self.body = _ThroughInterface(model.backbone, dtype, self.kernels)
         elif engine == "packed":
             kind = model.backbone.config.model_type
             with_it = " with attention dropout" if attention_dropout else ""
@@ -129,7 +124,7 @@ class Compute(nn.Module):
         if not self.packed:
             return f"padded, {name}"
         biased = getattr(self.body, "relative", None) is not None
-        return f"packed ({attention_name(device, self.dtype, self._head_size, biased)}), {name}"
+        return f"packed ({self.kernels.name(device, self.dtype, biased)}), {name}"
 
     def freeze(self) -> Compute:
         """Give up training: a CPU then lays out the weights for encoding, and the master weights are forgotten."""
@@ -149,7 +144,7 @@ class Compute(nn.Module):
         if size is not None:
             return in_batches(lengths, size)
         gpu = device.type != "cpu"
-        return list(cut(lengths, TOKENS_AT_ONCE[gpu], by_length=not (gpu and self.packed)))
+        return list(split(lengths, TOKENS_AT_ONCE[gpu], by_length=not (gpu and self.packed)))
 
     def each(self, work: Callable[[Packed], R], parts: Iterable[Packed], count: int) -> Iterator[R]:
         """What `work` returns for each part; on a CPU, several parts at a time. `work` computes without gradients."""
@@ -181,9 +176,9 @@ class Compute(nn.Module):
 
     def gradients(self, vectors: Tensor, of_vectors: Tensor) -> list[Tensor]:
         """The gradients of the master weights, in the precision of the computation, from those of the vectors."""
-        found = torch.autograd.grad(vectors, self.trained, of_vectors, allow_unused=True)
+        gradients = torch.autograd.grad(vectors, self.trained, of_vectors, allow_unused=True)
         parts: list[Tensor] = []
-        for gradient, mine, sizes in zip(found, self.trained, self._sizes, strict=True):
+        for gradient, mine, sizes in zip(gradients, self.trained, self._sizes, strict=True):
             whole = torch.zeros_like(mine) if gradient is None else gradient
             parts += whole.split(sizes) if sizes else [whole]
         return parts
@@ -238,8 +233,9 @@ class _Theirs(nn.Module):
 class _ThroughInterface(_Theirs):
     """transformers' model over packed texts, with our attention through its attention interface."""
 
-    def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
+    def __init__(self, backbone: Any, dtype: torch.dtype, kernels: Kernels) -> None:
         super().__init__(backbone, dtype)
+        self.kernels = kernels
         self.model.set_attn_implementation(register_interface())
         table = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)
         offset = getattr(table, "padding_idx", None)
@@ -247,7 +243,8 @@ class _ThroughInterface(_Theirs):
 
     def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
         positions = packed.positions.long() + self.first_position
-        hidden = self.hidden(packed.ids.long()[None], position_ids=positions[None], packed=packed)[0]
+        inputs = {"position_ids": positions[None], "packed": packed, "kernels": self.kernels}
+        hidden = self.hidden(packed.ids.long()[None], **inputs)[0]
         return hidden[packed.bounds[:-1].clamp(max=len(packed.ids) - 1)] if first_only else hidden
 
 
@@ -282,9 +279,9 @@ def _runs_packed(backbone: Any) -> bool:
         return False
     texts = [Tokens(np.arange(3, 3 + size) % backbone.config.vocab_size, np.array([size])) for size in (5, 2, 9)]
     try:
-        whole = _ThroughInterface(backbone, torch.float32).eval()
+        whole = _ThroughInterface(backbone, torch.float32, NO_KERNELS).eval()
         device = next(backbone.parameters()).device
-        packed = whole(pack(together(texts)).to(device))
+        packed = whole(pack(Tokens.together(texts)).to(device))
         alone = torch.cat([_Padded(backbone, torch.float32, False).eval()(pack(text).to(device)) for text in texts])
     except Exception as error:  # whatever its parts raise, it does not run packed
         log.info("%s does not run packed (%s)", type(backbone).__name__, error)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from remargin.model.postnorm import PostNorm
 
-TOKENS = 1200  # oneDNN lays the weights out for about so many rows at once; any number of them is right
+TOKENS = 1200  # oneDNN lays the weights out for about this many rows at once; any number of rows is right
 
 T = TypeVar("T")
 R = TypeVar("R")

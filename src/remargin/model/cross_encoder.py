@@ -22,7 +22,7 @@ from remargin.model import folder as model_folder
 from remargin.model.ahead import ahead
 from remargin.model.compute import TOKENS_AT_ONCE, in_batches, weights_state
 from remargin.model.encoder import EncodingPrecision, encoding_dtype, longest_input
-from remargin.model.packing import cut, select
+from remargin.model.packing import select, split
 from remargin.model.tokenizer import PairTokens, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.progress import track
 
@@ -49,7 +49,7 @@ class CrossEncoderHeader(TypedDict):
 
 
 class Scored(NamedTuple):
-    """Scores of some pairs in their order, and how many of their documents were cut."""
+    """Scores of some pairs in their order, and how many of their documents were truncated."""
 
     scores: NDArray[np.float32]
     truncated: int
@@ -58,7 +58,7 @@ class Scored(NamedTuple):
 class CrossEncoder:
     """A model that classifies pairs of texts, with one output: its logit is the score of a query and a document.
 
-    A pair has at most `length` tokens, special ones included. The query is never cut for that, only the document.
+    A pair has at most `length` tokens, special ones included. Only documents are truncated, queries never.
 
     Attributes:
         untrained: whether its head is new, so that its scores mean nothing yet.
@@ -114,11 +114,11 @@ class CrossEncoder:
 
         Args:
             name: a folder, or a name such as "cross-encoder/ms-marco-MiniLM-L6-v2".
-            length: longest pair in tokens; without it, what the folder says, or 256.
+            length: maximum length of a pair in tokens; without it, the folder's, or 256.
             seed: for the head, if it has to be new.
             device: such as "cpu"; without it, a CUDA GPU if there is one.
-            precision: to score in: "32", "bf16", or "auto", which is bf16 on a GPU that can and 32 elsewhere. The
-                weights themselves stay in float32, and so does the head.
+            precision: the numeric precision of scoring: "32", "bf16", or "auto", which is bf16 on a GPU that can and 32
+                elsewhere. The weights themselves stay in float32, and so does the head.
 
         Raises:
             InputError: if the folder lacks weights of the encoder, or its head has another number of outputs.
@@ -177,7 +177,7 @@ class CrossEncoder:
         shown = track(scored(), "scoring pairs", total=len(pairs), show=progress)
         scores = np.fromiter(shown, np.float32, len(pairs))
         if truncated:
-            log.warning("%d of %d documents were cut: a pair has %d tokens", truncated, len(pairs), self.length)
+            log.warning("%d of %d documents were truncated: a pair has %d tokens", truncated, len(pairs), self.length)
         return scores
 
     def score_blocks(self, blocks: Iterable[Sequence[Pair]], batch_size: int | None = None) -> Iterator[Scored]:
@@ -186,7 +186,7 @@ class CrossEncoder:
         for pairs in ahead(self.tokenizer.pairs(block, self.length) for block in blocks):
             lengths = pairs.tokens.lengths
             if batch_size is None:
-                groups = list(cut(lengths, TOKENS_AT_ONCE[gpu], by_length=True))
+                groups = list(split(lengths, TOKENS_AT_ONCE[gpu], by_length=True))
             else:
                 groups = in_batches(lengths, batch_size)
             with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):  # the precision is our own
@@ -225,6 +225,11 @@ class CrossEncoder:
                         part.register_forward_pre_hook(_in_float32)
             self._copy = (state, model)
         return self._copy[1]
+
+    def train(self, mode: bool = True) -> None:
+        """Switch training on or off. What was laid out to score with is laid out anew: the weights may change now."""
+        self._copy = None
+        self.model.train(mode)
 
     def take_over(self, other: CrossEncoder) -> None:
         """Take the weights, name and training record of another cross-encoder of the same architecture and length."""

@@ -20,7 +20,7 @@ from remargin.losses.inputs import Similarity
 from remargin.model import folder as model_folder
 from remargin.model.ahead import ahead
 from remargin.model.compute import Compute, weights_state
-from remargin.model.packing import Packed, pack, select
+from remargin.model.packing import Packed, pack
 from remargin.model.tokenizer import TextSettings, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.progress import track
 
@@ -30,7 +30,7 @@ Pooling = Literal["cls", "cls+linear", "cls+pooler", "mean", "mean+linear", "mea
 
 EncodingPrecision = Literal["auto", "32", "bf16"]
 
-# So many texts are tokenised while those before them are encoded.
+# This many texts are tokenised while those before them are encoded.
 TEXTS_AT_ONCE = 16_384
 
 # The paper's choice for each family (its table 1); other families take the plain [CLS] vector.
@@ -106,7 +106,7 @@ class BiEncoder(nn.Module):
     ) -> BiEncoder:
         """Load an encoder from a folder or, by name, from the Hugging Face hub.
 
-        What is not given is taken from the folder where it says (as `save` and sentence-transformers write it); else
+        An argument that is not given is taken from the folder (as `save` and sentence-transformers write it); else
         lengths are 30 and 200, prefixes empty, the similarity cosine, and the pooling the paper's for that family.
         Reads safetensors only and runs no code from the folder.
 
@@ -114,12 +114,12 @@ class BiEncoder(nn.Module):
             name: a folder, or a name such as "FacebookAI/roberta-base".
             pooling: "auto", or one of `Pooling`.
             similarity: "cosine" or "dot".
-            query_length, document_length: longest text in tokens; what is longer is cut.
+            query_length, document_length: maximum lengths in tokens; longer texts are truncated.
             query_prefix, document_prefix: put before every text.
             seed: for the projection, if it has to be new.
             device: such as "cpu"; without it, a CUDA GPU if there is one.
-            precision: to encode in: "32", "bf16", or "auto", which is bf16 on a GPU that can and 32 elsewhere. The
-                weights themselves stay in float32.
+            precision: the numeric precision of encoding: "32", "bf16", or "auto", which is bf16 on a GPU that can and
+                32 elsewhere. The weights themselves stay in float32.
 
         Raises:
             InputError: if the folder lacks weights of the encoder, or asks for something that is not supported.
@@ -167,6 +167,11 @@ class BiEncoder(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_copy": None}  # laid out for oneDNN, it can neither be copied nor pickled
 
+    def train(self, mode: bool = True) -> BiEncoder:
+        """Switch training on or off. What was laid out to encode with is laid out anew: the weights may change now."""
+        self._copy = None
+        return super().train(mode)
+
     @property
     def dimension(self) -> int:
         """How long the vectors are."""
@@ -182,7 +187,7 @@ class BiEncoder(nn.Module):
 
     @property
     def text_settings(self) -> TextSettings:
-        """Where it cuts texts, and what it puts before them."""
+        """Maximum lengths in tokens, and prefixes."""
         return TextSettings(self.query_length, self.document_length, self.query_prefix, self.document_prefix)
 
     def fingerprint(self) -> str:
@@ -239,21 +244,21 @@ class BiEncoder(nn.Module):
             nonlocal truncated
             for start, (tokens, too_long) in zip(starts, ahead(self.tokenizer(b, length) for b in blocks), strict=True):
                 truncated += too_long
-                for rows, found in self._in_groups(tokens, batch_size):
-                    vectors[start + rows] = found
+                for rows, encoded_rows in self._in_groups(tokens, batch_size):
+                    vectors[start + rows] = encoded_rows
                     yield from range(len(rows))
 
         for _ in track(encoded(), f"encoding {kind}", total=len(texts), show=progress):
             pass
         if truncated:
-            log.warning("%d of %d %s were cut at %d tokens", truncated, len(texts), kind, length)
+            log.warning("%d of %d %s were truncated to %d tokens", truncated, len(texts), kind, length)
         return vectors
 
     def encode_tokens(self, tokens: Tokens, batch_size: int | None = None) -> NDArray[np.float32]:
         """Vectors of texts that are tokens already, (n, d), in their order; `batch_size` texts at once if given."""
         vectors = np.empty((len(tokens.lengths), self.dimension), np.float32)
-        for rows, found in self._in_groups(tokens, batch_size):
-            vectors[rows] = found
+        for rows, encoded in self._in_groups(tokens, batch_size):
+            vectors[rows] = encoded
         return vectors
 
     def _in_groups(self, tokens: Tokens, size: int | None) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
@@ -261,15 +266,15 @@ class BiEncoder(nn.Module):
         compute, device = self._computing(), self.device
         groups = compute.groups(tokens.lengths, device, size)
         longest = int(tokens.lengths.max(initial=1)) if compute.packed and device.type != "cpu" else None
-        parts = (pack(select(tokens, rows), longest) for rows in groups)
+        parts = (pack(tokens, rows, longest) for rows in groups)
         waiting: list[tuple[NDArray[np.int64], Tensor]] = []
 
         def encoded(part: Packed) -> Tensor:
             with torch.inference_mode(), torch.autocast(device.type, enabled=False):  # the precision is our own
                 return self._similar(compute(part.to(device)))
 
-        found = compute.each(encoded, ahead(parts), len(groups))
-        for number, (rows, vectors) in enumerate(zip(groups, found, strict=True), start=1):
+        made = compute.each(encoded, ahead(parts), len(groups))
+        for number, (rows, vectors) in enumerate(zip(groups, made, strict=True), start=1):
             waiting.append((rows, vectors))
             if device.type == "cpu" or len(waiting) == 16 or number == len(groups):  # a GPU is waited for now and then
                 yield np.concatenate([r for r, _ in waiting]), torch.cat([v for _, v in waiting]).cpu().numpy()

@@ -60,8 +60,8 @@ class Settings:
         weight, bias = weights.get("linear.weight"), weights.get("linear.bias")
         has_bias = _field(_read(self.dense / "config.json", dict), "bias", bool, self.dense / "config.json", True)
         if weight is None or has_bias != (bias is not None) or set(weights) - {"linear.weight", "linear.bias"}:
-            found = ", ".join(sorted(weights))
-            raise InputError(f"not one linear layer: it has {found}", file=self.dense, do="use another model")
+            names = ", ".join(sorted(weights))
+            raise InputError(f"not one linear layer: it has {names}", file=self.dense, do="use another model")
         projection = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
         projection.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
         return projection.float()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,8 +51,14 @@ class Packed(NamedTuple):
         return self._replace(**{name: getattr(self, name).pin_memory() for name in self._fields[:4]})
 
 
-def pack(tokens: Tokens, longest: int | None = None, multiple: int = 1, texts: int = 0) -> Packed:
-    """Texts end to end.
+def pack(
+    tokens: Tokens,
+    rows: NDArray[np.int64] | None = None,
+    longest: int | None = None,
+    multiple: int = 1,
+    texts: int = 0,
+) -> Packed:
+    """Texts end to end: some rows of them, in that order, or all.
 
     With a `multiple` above 1, filler texts are added at the end, so that batches have one of a few shapes: the number
     of tokens is a multiple of it, and there are at least `texts` texts.
@@ -60,6 +67,7 @@ def pack(tokens: Tokens, longest: int | None = None, multiple: int = 1, texts: i
     >>> packed.bounds.tolist(), packed.positions.tolist(), packed.fillers
     ([0, 1, 3, 4, 4, 4], [0, 0, 1, 0], 3)
     """
+    tokens = tokens if rows is None else select(tokens, rows)
     lengths = tokens.lengths
     longest = longest or max(1, int(lengths.max(initial=0)))
     missing = -int(lengths.sum()) % multiple
@@ -70,18 +78,9 @@ def pack(tokens: Tokens, longest: int | None = None, multiple: int = 1, texts: i
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     owners = np.repeat(np.arange(len(lengths)), lengths)
     ids = np.concatenate([tokens.ids, np.zeros(missing, np.int32)])
-    return Packed(
-        _tensor(ids), _tensor(np.arange(len(ids)) - bounds[owners]), _tensor(owners), _tensor(bounds), longest, fillers
-    )
-
-
-def _tensor(array: NDArray[Any]) -> Tensor:
-    return torch.from_numpy(array.astype(np.int32))
-
-
-def together(parts: Sequence[Tokens]) -> Tokens:
-    """All texts of several lots, one lot after another."""
-    return Tokens(np.concatenate([part.ids for part in parts]), np.concatenate([part.lengths for part in parts]))
+    arrays = (ids, np.arange(len(ids)) - bounds[owners], owners, bounds)
+    flat, positions, texts_of, starts = (torch.from_numpy(array.astype(np.int32)) for array in arrays)
+    return Packed(flat, positions, texts_of, starts, longest, fillers)
 
 
 def select(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
@@ -92,18 +91,18 @@ def select(tokens: Tokens, rows: NDArray[np.int64]) -> Tokens:
     return Tokens(tokens.ids[places], lengths)
 
 
-def cut(lengths: NDArray[np.int64], budget: int, by_length: bool) -> Iterator[NDArray[np.int64]]:
+def split(lengths: NDArray[np.int64], budget: int, by_length: bool) -> Iterator[NDArray[np.int64]]:
     """Texts in groups of at most `budget` tokens; a text that is longer has a group of its own.
 
     In their order; or, where padding costs, the longest first, and padding counts against the budget: texts of just one
     length share a group if they fill half of it. Longest first also means that what is too large for memory fails at
     once.
 
-    >>> [group.tolist() for group in cut(np.array([2, 9, 3, 9]), budget=18, by_length=True)]
+    >>> [group.tolist() for group in split(np.array([2, 9, 3, 9]), budget=18, by_length=True)]
     [[1, 3], [2, 0]]
-    >>> [group.tolist() for group in cut(np.array([2, 9, 9, 5]), budget=18, by_length=True)]
+    >>> [group.tolist() for group in split(np.array([2, 9, 9, 5]), budget=18, by_length=True)]
     [[1, 2], [3, 0]]
-    >>> [group.tolist() for group in cut(np.array([2, 9, 3, 9]), budget=18, by_length=False)]
+    >>> [group.tolist() for group in split(np.array([2, 9, 3, 9]), budget=18, by_length=False)]
     [[0, 1, 2], [3]]
     """
     order = np.argsort(-lengths, kind="stable") if by_length else np.arange(len(lengths))
@@ -133,6 +132,27 @@ class AttentionDropout(NamedTuple):
 NONE_DROPPED = AttentionDropout()
 
 
+class Kernels(NamedTuple):
+    """Attention kernels for packed batches in half precision on a GPU.
+
+    Attributes:
+        ours: Triton's, without window or bias; None where they do not run or do not fit.
+        varlen: PyTorch's, without dropout or bias; None where PyTorch has none.
+    """
+
+    ours: Callable[..., Tensor] | None = None
+    varlen: Callable[..., Tensor] | None = None
+
+    def name(self, device: torch.device, dtype: torch.dtype, biased: bool) -> str:
+        """Which attention a packed batch gets, in words; see `attend`."""
+        if device.type != "cuda" or dtype == torch.float32 or biased or self == Kernels():
+            return "but for the attention"
+        return "our kernels" if self.ours is not None else "varlen attention"
+
+
+NO_KERNELS = Kernels()
+
+
 def attend(
     qkv: Tensor,
     packed: Packed,
@@ -140,6 +160,7 @@ def attend(
     bias: Tensor | None = None,
     window: int | None = None,
     dropout: AttentionDropout = NONE_DROPPED,
+    kernels: Kernels = NO_KERNELS,
 ) -> Tensor:
     """Attention of (T, 3, heads, D) within each text: by a varlen kernel where there is one, else padded just for this.
 
@@ -147,16 +168,15 @@ def attend(
         bias: (heads, L, L) to add to the scores of tokens at two positions; L is `packed.longest`.
         window: tokens further apart than that do not see each other.
         dropout: on the attention weights.
+        kernels: those that fit; see `choose_kernels`.
     """
     if bias is None and qkv.dtype in (torch.bfloat16, torch.float16) and qkv.is_cuda:
-        if window is None and _ours is not None and _ours.attention.fits(qkv.shape[-1], qkv.dtype):
-            out: Tensor = _ours.attention.attention(qkv, packed.bounds, packed.longest, scale, *dropout)
-            return out
-        if _theirs is not None and not dropout.share:
+        if kernels.ours is not None and window is None:
+            return kernels.ours(qkv, packed.bounds, packed.longest, scale, *dropout)
+        if kernels.varlen is not None and not dropout.share:
             options = {} if window is None else {"window_size": (window, window)}
             bounds, longest = packed.bounds, packed.longest
-            out = _theirs(*qkv.unbind(1), bounds, bounds, longest, longest, scale=scale, **options)
-            return out
+            return kernels.varlen(*qkv.unbind(1), bounds, bounds, longest, longest, scale=scale, **options)
     return _padded_attention(qkv, packed, scale, bias, window, dropout.share)
 
 
@@ -220,54 +240,57 @@ def _products(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
     return weights.to(v.dtype) @ v.contiguous()
 
 
-_ours: Any = None
-_theirs: Any = None
-_looked = False
+def choose_kernels(head_size: int, dtype: torch.dtype) -> Kernels:
+    """The kernels of this machine that fit attention heads of a size and a precision.
+
+    Whoever builds a model calls this once and passes the result on to `attend`: a forward pass may be compiled, and
+    must not look for kernels.
+    """
+    kernels, varlen = _kernels_here()
+    fits = kernels is not None and kernels.attention.fits(head_size, dtype)
+    return Kernels(kernels.attention.attention if fits else None, varlen)
 
 
-def load_kernels() -> None:
-    """Find out which kernels there are: ours, where Triton runs, and PyTorch's varlen attention, if it has one."""
-    global _ours, _theirs, _looked  # looked up here once, and not in the forward pass, which may be compiled
-    if _looked or not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
-        return
-    _looked = True
+@cache  # a fact about the machine, and finding it out compiles the kernels
+def _kernels_here() -> tuple[Any, Callable[..., Tensor] | None]:
+    """Our kernels, where Triton runs and they are right, and PyTorch's varlen attention, if it has one."""
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
+        return None, None
+    varlen = None
     with contextlib.suppress(ImportError):
-        _theirs = importlib.import_module("torch.nn.attention.varlen").varlen_attn
+        varlen = importlib.import_module("torch.nn.attention.varlen").varlen_attn
     try:
         kernels = importlib.import_module("remargin.model.kernels")
         kernels.check()
-        _ours = kernels
+        return kernels, varlen
     except ImportError:
         log.info("no Triton: PyTorch's own operations are used")
     except Exception as error:  # whatever it is, there is another way
         log.warning("our GPU kernels do not run here (%s): PyTorch's own operations are used", error)
-
-
-def attention_name(device: torch.device, dtype: torch.dtype, head_size: int, biased: bool) -> str:
-    """Which attention a packed batch gets, in words; see `attend`."""
-    if device.type != "cuda" or dtype == torch.float32 or biased:
-        return "but for the attention"
-    if _ours is not None and _ours.attention.fits(head_size, dtype):
-        return "our kernels"
-    return "varlen attention" if _theirs is not None else "but for the attention"
+    return None, varlen
 
 
 def register_interface() -> str:
-    """Make our attention known to transformers, for models that take it; returns its name.
+    """Make `_interface` known to transformers under a name of ours, which is returned.
 
-    A model that runs with it gets `packed=` in its forward pass, no mask, and one row that holds all texts. Attention
-    dropout is left out.
+    The register is the process's own: this is the one place that writes into it, always the same function under the
+    same name, so that calling it again changes nothing.
     """
     from transformers import AttentionInterface
 
-    def interface(
-        module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, packed: Packed,
-        scaling: float | None = None, sliding_window: int | None = None, **_: Any,
-    ) -> tuple[Tensor, None]:  # fmt: skip
-        qkv = torch.stack([query, key, value], dim=3)[0].permute(1, 2, 0, 3)
-        window = None if sliding_window is None else sliding_window - 1
-        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        return attend(qkv, packed, scale, window=window).unsqueeze(0), None
-
-    AttentionInterface.register(INTERFACE, interface)
+    AttentionInterface.register(INTERFACE, _interface)
     return INTERFACE
+
+
+def _interface(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, packed: Packed, kernels: Kernels,
+    scaling: float | None = None, sliding_window: int | None = None, **_: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """`attend` as transformers calls it, in a model that got `packed` and `kernels` in its forward pass.
+
+    There is no mask, and one row that holds all texts. Attention dropout is left out.
+    """
+    qkv = torch.stack([query, key, value], dim=3)[0].permute(1, 2, 0, 3)
+    window = None if sliding_window is None else sliding_window - 1
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return attend(qkv, packed, scale, window=window, kernels=kernels).unsqueeze(0), None

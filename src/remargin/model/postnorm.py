@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
-from remargin.model.packing import AttentionDropout, Packed, attend
+from remargin.model.packing import NO_KERNELS, AttentionDropout, Kernels, Packed, attend
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "mpnet")
 
@@ -29,7 +29,13 @@ Sources = list[tuple[nn.Parameter, list[nn.Parameter]]]
 class PostNorm(nn.Module):
     """A copy of an encoder's weights in some precision; `sources` says which of its parameters each one came from."""
 
-    def __init__(self, backbone: nn.Module, dtype: torch.dtype, attention_dropout: bool = False) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        dtype: torch.dtype,
+        attention_dropout: bool = False,
+        kernels: Kernels = NO_KERNELS,
+    ) -> None:
         super().__init__()
         self.sources: Sources = []
         model: Any = backbone
@@ -53,7 +59,7 @@ class PostNorm(nn.Module):
         else:
             self.layers = nn.ModuleList(_bert_layer(layer, heads, copy) for layer in model.encoder.layer)
         for number, layer in enumerate(self.layers):
-            layer.number = number  # type: ignore[assignment]
+            layer.number, layer.kernels = number, kernels  # type: ignore[assignment]
             if not attention_dropout:
                 layer.weight_dropout = 0.0  # type: ignore[assignment]
         self.relative = copy.table(model.encoder.relative_attention_bias) if config.model_type == "mpnet" else None
@@ -77,15 +83,13 @@ class PostNorm(nn.Module):
         x = F.dropout(self.embedding_norm(x), self.embedding_dropout, self.training)
         if self.embedding_projection is not None:
             x = self.embedding_projection(x.to(self.word.dtype)).to(x.dtype)
-        bias = self._relative_bias(packed.longest)
+        bias = None if self.relative is None else self._relative_bias(self.relative, packed.longest)
         firsts = packed.bounds[:-1].clamp(max=len(packed.ids) - 1) if first_only else None
-        seeds = torch.randint(2**31 - 1, (len(self.layers),), device=x.device) if self._drops_weights() else None
+        drops = self.training and any(layer.weight_dropout for layer in self.layers)
+        seeds = torch.randint(2**31 - 1, (len(self.layers),), device=x.device) if drops else None
         for number, layer in enumerate(self.layers, start=1):
             x = layer(x, packed, bias, seeds, firsts if number == len(self.layers) else None)
         return x
-
-    def _drops_weights(self) -> bool:
-        return self.training and any(layer.weight_dropout for layer in self.layers)
 
     def _positions(self, packed: Packed) -> Tensor:
         if not packed.ids.is_cuda:
@@ -95,11 +99,10 @@ class PostNorm(nn.Module):
         place = torch.arange(len(table), device=table.device)
         return (packed.positions[:, None] == place).to(table.dtype) @ table
 
-    def _relative_bias(self, length: int) -> Tensor | None:
-        if self.relative is None or self._bucket is None:
-            return None
-        place = torch.arange(length, device=self.relative.device)
-        return F.embedding(self._bucket(place[None, :] - place[:, None]), self.relative).permute(2, 0, 1)
+    def _relative_bias(self, table: Tensor, length: int) -> Tensor:
+        assert self._bucket is not None
+        place = torch.arange(length, device=table.device)
+        return F.embedding(self._bucket(place[None, :] - place[:, None]), table).permute(2, 0, 1)
 
 
 class _Layer(nn.Module):
@@ -127,7 +130,7 @@ class _Layer(nn.Module):
         self.dtype = copy.dtype
         self.activation = activation
         self.exact_gelu = isinstance(activation, GELUActivation) and activation.act is F.gelu
-        self.number = 0
+        self.number, self.kernels = 0, NO_KERNELS
         self.weight_dropout, self.attention_dropout, self.dropout = dropouts
         self.heads = heads
 
@@ -140,7 +143,7 @@ class _Layer(nn.Module):
         qkv = self.qkv(x.to(self.dtype)).view(tokens, 3, self.heads, size)
         share = self.weight_dropout if self.training else 0.0
         dropout = AttentionDropout(share, seeds, self.number)
-        context = attend(qkv, packed, size**-0.5, bias, dropout=dropout).reshape(tokens, width)
+        context = attend(qkv, packed, size**-0.5, bias, dropout=dropout, kernels=self.kernels).reshape(tokens, width)
         if rows is not None:
             x, context = x[rows], context[rows]
         x = self.attention_norm(x + F.dropout(self.out(context), self.attention_dropout, self.training))

@@ -27,7 +27,7 @@ Kind = Literal["documents", "queries"]
 
 @dataclass
 class TextSettings:
-    """How texts become tokens: lengths in tokens, and what is put before each text."""
+    """How texts become tokens: maximum lengths in tokens, and prefixes."""
 
     query_length: int = 30
     document_length: int = 200
@@ -48,6 +48,11 @@ class Tokens:
     ids: NDArray[Any]
     lengths: NDArray[np.int64]
 
+    @classmethod
+    def together(cls, parts: Sequence[Tokens]) -> Tokens:
+        """All texts of several lots, one lot after another."""
+        return cls(np.concatenate([part.ids for part in parts]), np.concatenate([part.lengths for part in parts]))
+
     @cached_property
     def starts(self) -> NDArray[np.int64]:
         """Where each text begins."""
@@ -56,7 +61,9 @@ class Tokens:
 
 @dataclass(frozen=True)
 class PairTokens:
-    """Queries and documents read together: their tokens, which of the two each token is of, and how many were cut."""
+    """Queries and documents read together: their tokens, which of the two each token is of, and how many
+    documents were truncated.
+    """
 
     tokens: Tokens
     types: NDArray[Any]
@@ -64,7 +71,7 @@ class PairTokens:
 
 
 class Tokenizer:
-    """A Hugging Face fast tokenizer that pads nothing, cuts at the length it is asked for, and knows what it cut.
+    """A Hugging Face fast tokenizer without padding, which truncates at a given length and counts what it truncates.
 
     It carries its own copy of the tokenizer, so no setting of a shared one can change its output.
     """
@@ -73,10 +80,10 @@ class Tokenizer:
         self._backend = tokenizers.Tokenizer.from_str(backend.to_str())
         self._backend.no_padding()
         self._backend.no_truncation()
-        self._cutting = lru_cache(maxsize=8)(partial(_cutting, self._backend))
+        self._truncating = lru_cache(maxsize=8)(partial(_truncating, self._backend))
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[tokenizers.Tokenizer]]:
-        return Tokenizer, (self._backend,)  # the copies that cut are made again
+        return Tokenizer, (self._backend,)  # the copies that truncate are made again
 
     @classmethod
     def from_pretrained(cls, name: str | Path) -> Tokenizer:
@@ -105,21 +112,21 @@ class Tokenizer:
         return 1 + max(self._backend.get_vocab(with_added_tokens=True).values())
 
     def __call__(self, texts: Sequence[str], length: int) -> tuple[Tokens, int]:
-        """The texts' tokens, special tokens included, at most `length` each; and how many texts were cut for that."""
+        """The texts' tokens, special tokens included, at most `length` each; and how many texts were truncated."""
         shortest = self.special_tokens + 1
         if length < shortest:
             do = f"this tokenizer needs at least {shortest}"
             raise InputError(f"a length of {length} tokens leaves no room for text", do=do)
-        encodings = self._cutting(length).encode_batch_fast(list(texts))
+        encodings = self._truncating(length).encode_batch_fast(list(texts))
         lengths = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
         ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), np.uint32, int(lengths.sum()))
         return Tokens(ids, lengths), sum(bool(e.overflowing) for e in encodings)
 
     def pairs(self, pairs: Sequence[tuple[str, str]], length: int) -> PairTokens:
-        """Each query and its document as one text of at most `length` tokens. Only the document is cut for that.
+        """Each query and its document as one text of at most `length` tokens. Only documents are truncated.
 
-        >>> found = tokenizer.pairs([("how do margins adapt", "the value of the text")], length=9)
-        >>> found.tokens.lengths.tolist(), found.types.tolist(), found.truncated
+        >>> pairs = tokenizer.pairs([("how do margins adapt", "the value of the text")], length=9)
+        >>> pairs.tokens.lengths.tolist(), pairs.types.tolist(), pairs.truncated
         ([9], [0, 0, 0, 0, 0, 0, 1, 1, 1], 1)
         """
         queries = list(dict.fromkeys(query for query, _ in pairs))
@@ -127,7 +134,7 @@ class Tokenizer:
             if room < 1:
                 shown = query if len(query) < 50 else f"{query[:45]}..."
                 raise InputError(f"query {shown!r} leaves no room for a document in {length} tokens", do=LONGER)
-        encodings = self._cutting(length, "only_second").encode_batch_fast(list(pairs))
+        encodings = self._truncating(length, "only_second").encode_batch_fast(list(pairs))
         lengths = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
         ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), np.uint32, int(lengths.sum()))
         types = np.fromiter(chain.from_iterable(e.type_ids for e in encodings), np.uint8, int(lengths.sum()))
@@ -140,7 +147,7 @@ class Tokenizer:
         return length - self._backend.num_special_tokens_to_add(is_pair=True) - taken
 
     def passages(self, text: str, length: int, overlap: int) -> list[str]:
-        """A text as stretches of at most `length` tokens, each `overlap` tokens into the one before, cut at words.
+        """A text as stretches of at most `length` tokens, each `overlap` tokens into the one before, split at words.
 
         >>> tokenizer.passages("a b c d e", length=3, overlap=1)
         ['a b c', 'c d e']
@@ -152,7 +159,9 @@ class Tokenizer:
         firsts = [i for i in range(1, count) if words[i] is None or words[i] != words[i - 1]]  # where words begin
         passages, start = [], 0
         while start + length < count:
-            end = _last_between(firsts, start, start + length) or start + length  # a word too long is cut after all
+            end = (
+                _last_between(firsts, start, start + length) or start + length
+            )  # a word that is too long is split after all
             passages.append(text[offsets[start][0] : offsets[end - 1][1]])
             start = _last_between(firsts, start, end - overlap) or end
         return [*passages, text[offsets[start][0] :]] if passages else [text]
@@ -163,8 +172,8 @@ class Tokenizer:
         return self._backend.num_special_tokens_to_add(is_pair=False)
 
 
-def _cutting(backend: tokenizers.Tokenizer, length: int, strategy: str = "longest_first") -> tokenizers.Tokenizer:
-    """A copy that cuts at a length. Another thread that cuts at another length has a copy of its own."""
+def _truncating(backend: tokenizers.Tokenizer, length: int, strategy: str = "longest_first") -> tokenizers.Tokenizer:
+    """A copy that truncates at a length. Another thread with another length has a copy of its own."""
     copy = tokenizers.Tokenizer.from_str(backend.to_str())
     copy.enable_truncation(length, strategy=strategy)
     return copy
@@ -177,7 +186,7 @@ def _last_between(places: list[int], low: int, high: int) -> int | None:
 
 
 def load_tokenizer(name: str | Path) -> Any:
-    """A model's tokenizer as transformers loads it, without the padding or cutting that was saved with it."""
+    """A model's tokenizer as transformers loads it, without the padding or truncation that was saved with it."""
     from transformers import AutoTokenizer
 
     do = "name a folder with a tokenizer.json, or a model of the Hugging Face hub"
@@ -189,7 +198,7 @@ def load_tokenizer(name: str | Path) -> Any:
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # transformers raises whatever its parts raise
         reason = first_line(error)
-        raise InputError(f"no tokenizer found for model {str(name)!r} ({reason})", do=do) from None
+        raise InputError(f"no tokenizer for model {str(name)!r} ({reason})", do=do) from None
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
         raise InputError(f"the tokenizer of model {str(name)!r} has no vocabulary", do=do)
     backend = getattr(tokenizer, "backend_tokenizer", None)

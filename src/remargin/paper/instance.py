@@ -11,7 +11,6 @@ from remargin.files.shapes import Check, FieldsOf, Finite, mismatch
 from remargin.model.encoder import BiEncoder
 from remargin.paper.systems import DISTRIBUTED
 from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
 from remargin.study.outcome import Outcome
 from remargin.study.results import Results
@@ -19,10 +18,9 @@ from remargin.study.specs import RunSpec
 from remargin.study.study import Study
 from remargin.study.systems import choose, declare
 from remargin.study.tasks import Task
-from remargin.training.inspection import Instance, Passage, inspect
+from remargin.training.inspection import Instance, Passage, inspect, instance_table
 
 FILE, FORMAT = "instance.json", "remargin-instance-1"
-LONGEST = 240  # characters of a text that are shown
 
 
 def _has(*names: str) -> Callable[[dict[str, Any]], bool]:
@@ -75,7 +73,7 @@ class Inspect:
         """Inspect the instance, while the run's model is there or by training it again."""
         encoder = BiEncoder.from_pretrained(study.model(self.spec))
         prepared = study.training.prepared(self.spec.model)
-        instance = inspect(encoder, prepared, batch_size=self.spec.batch_size, seed=self.spec.seed)
+        instance = inspect(prepared, encoder, batch_size=self.spec.batch_size, seed=self.spec.seed)
         plain = {**asdict(instance), "negatives": [asdict(passage) for passage in instance.negatives]}
         write_header(study.results.folder(self.spec.key) / FILE, {"format": FORMAT, **plain})
 
@@ -99,30 +97,6 @@ def draw(results: Results) -> Outcome:
         "The less a negative resembles the positive, the lower its target: the smaller is the margin that is asked for."
     ]
     return Outcome(Section("instance", "A training instance", summary, tables, [], {"batch": 0}, []), numbers)
-
-
-def instance_table(found: Instance, title: str, longest: int = LONGEST) -> Table:
-    """The instance as the paper's table 2 shows it, with so many characters of each text.
-
-    >>> passage = Passage("query", "q1", "a very long text " * 50)
-    >>> table = instance_table(Instance(passage, passage, (), 0.5, 0.1), "q1")
-    >>> len(table.blocks[0].rows[0][1].text)
-    240
-    """
-    rows = [
-        [Cell(p.role), Cell(_short(p.text, longest)), number(p.relevance), number(p.target), number(p.loss)]
-        for p in found.passages
-    ]
-    notes = [
-        f"Over all negatives of the batch, the mean target is {found.mean_target:.3f} and the mean loss "
-        f"{found.mean_loss:.3f}. Relevance is the similarity to the query."
-    ]
-    return Table(title, ["", "text", "relevance", "target", "loss"], [Block("", rows)], notes)
-
-
-def _short(text: str, longest: int) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= longest else f"{text[: longest - 4]} ..."
 
 
 def _instance(results: Results, model: str) -> Instance:

@@ -23,8 +23,8 @@ from remargin.study.outcome import Outcome
 from remargin.study.results import Results
 from remargin.study.study import Study
 from remargin.study.tasks import Task
-from remargin.training.loop import fit
-from remargin.training.settings import fit_settings
+from remargin.training.loop import train
+from remargin.training.settings import FitSettings
 
 FORMAT = "remargin-memory-1"
 STEPS = 5
@@ -85,13 +85,13 @@ class MeasureMemory:
 
     def _peak(self, study: Study, chosen: dict[str, Any]) -> int | None:
         """The most memory in use during a few steps."""
-        settings = fit_settings(steps=STEPS, batch_size=self.batch_size, log_every=STEPS, graphs=False, **chosen)
+        settings = FitSettings.preset(steps=STEPS, batch_size=self.batch_size, log_every=STEPS, graphs=False, **chosen)
         data, encoder = study.training.prepared(self.model), BiEncoder.from_pretrained(study.backbones[self.model])
         folder = study.work / "memory"
         shutil.rmtree(folder, ignore_errors=True)
         peak_memory(reset=True)
         try:
-            fit(encoder, data, folder, None, settings, say=lambda line: None)
+            train(encoder, data, folder, None, settings, say=lambda line: None)
             return peak_memory()
         finally:
             shutil.rmtree(folder, ignore_errors=True)

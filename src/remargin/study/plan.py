@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from remargin.errors import InputError
-from remargin.training.settings import PRESETS, fit_settings
+from remargin.training.settings import PRESETS, FitSettings
 
 # A scaled-down run is validated so often, and grids lose points below so many triplets.
 VALIDATIONS = 10
@@ -48,7 +48,9 @@ class Plan:
         if self.preset not in PRESETS:
             raise InputError(f"unknown preset {self.preset!r}", do=f"use {', '.join(PRESETS)}")
         if not self.rates:
-            object.__setattr__(self, "rates", (fit_settings(self.preset, batch_size=self.batch_size).learning_rate,))
+            object.__setattr__(
+                self, "rates", (FitSettings.preset(self.preset, batch_size=self.batch_size).learning_rate,)
+            )
         for name in ("margins", "temperatures", "teacher_scales", "rates", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name} is empty", do="give one value or more")

@@ -22,7 +22,7 @@ from remargin.retrieval.search import search
 from remargin.study.files import ON_DISK, StudyFiles
 from remargin.study.hardware import Energy
 from remargin.study.results import MEASURE, NotTrained, made_on
-from remargin.teacher.scoring import Taught, cost_of, taught_before, teach
+from remargin.teacher.scoring import Taught, cost_of, score_triplets, taught_before
 from remargin.teacher.training import TeacherSettings, train_cross_encoder
 
 FORMAT = "remargin-teacher-1"
@@ -111,7 +111,7 @@ class Teacher:
         if before is not None:
             return before
         self.say(f"the teacher scores {triplets.name}")
-        return teach(triplets, scored, teacher, train, skip_bad=True, overwrite=True)
+        return score_triplets(triplets, scored, teacher, train, skip_bad=True, overwrite=True)
 
     def _report(self, teacher: CrossEncoder, test: Collection, cost: Mapping[str, Any]) -> None:
         """Write what the teacher is worth, re-ranking BM25's documents, beside what it cost."""

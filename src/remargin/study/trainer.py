@@ -21,8 +21,8 @@ from remargin.study.results import Result
 from remargin.study.specs import RunSpec
 from remargin.study.targets import TARGETS, TargetLog
 from remargin.study.training_set import TrainingSet
-from remargin.training.loop import fit
-from remargin.training.settings import FitSettings, fit_settings
+from remargin.training.loop import train as fit
+from remargin.training.settings import FitSettings
 from remargin.training.supervision import natural_scale
 from remargin.training.topics import mean_batch
 
@@ -115,7 +115,7 @@ def run_settings(
     """The settings of a run: what its spec and the plan say, the rest as the preset has it."""
     size = spec.batch_size if spec.sampler == "random" else mean_batch(spec.batch_size)
     steps = plan.steps(spec.triplets, size)
-    settings = fit_settings(
+    settings = FitSettings.preset(
         plan.preset,
         **{**spec.settings(), "teacher_scale": scale},
         steps=steps,

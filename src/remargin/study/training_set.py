@@ -18,7 +18,7 @@ from remargin.study.columns import file_name
 from remargin.study.plan import Plan
 from remargin.study.results import HITS
 from remargin.study.teacher import Teacher
-from remargin.training.settings import fit_settings
+from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
 VALIDATION_DEPTH = 1000  # BM25's documents that are re-ranked for a dev query, as in the paper
@@ -82,7 +82,9 @@ class TrainingSet:
     def validator(self, model: str) -> Validator:
         """The same dev queries for every run, whatever its seed."""
         if model not in self._validators:
-            settings = fit_settings(validation_depth=VALIDATION_DEPTH, validation_queries=self.plan.validation_queries)
+            settings = FitSettings.preset(
+                validation_depth=VALIDATION_DEPTH, validation_queries=self.plan.validation_queries
+            )
             self._validators[model] = Validator(self.prepared(model), "dev", settings, self.first_stage, also=[HITS])
         return self._validators[model]
 

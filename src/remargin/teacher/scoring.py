@@ -36,16 +36,16 @@ NOWHERE = np.iinfo(np.uint64).max  # stands for a pair that is in no triplet
 
 @dataclass
 class Taught:
-    """What `teach` wrote, and what that cost.
+    """What `teach` and `score_triplets` wrote, and what that cost.
 
     Attributes:
         triplets: how many got scores.
         negatives: how many each triplet has.
         pairs: distinct pairs of query and document among them, each scored once.
-        truncated: pairs whose document the teacher did not read to its end.
+        truncated: pairs whose document was truncated.
         rejected: how much bad input was skipped.
         first_reject: what was wrong with the first of it.
-        seconds: how long it took in all, including what runs that were killed had spent on scoring.
+        seconds: how long it took in all, including the scoring of earlier calls that were interrupted.
         pairs_per_second: `pairs` divided by `seconds`.
         teacher: the cross-encoder or the file of scores.
         teacher_seconds: how long training the teacher took, if remargin trained it.
@@ -67,7 +67,7 @@ class Taught:
     sha256: str = field(repr=False)
 
 
-def teach(
+def score_triplets(
     triplets: str | Path,
     out: str | Path,
     teacher: CrossEncoder | str | Path,
@@ -77,9 +77,9 @@ def teach(
 ) -> Taught:
     """Write a table of triplets with a teacher's scores: of the positive, and of each negative.
 
-    Each distinct pair of query and document is scored once. A run that was killed goes on with the pairs that it had
-    not finished: what it had done lies in a folder beside `out` until all is there. What it cost is written beside
-    `out` too, as `out`.json.
+    Each distinct pair of query and document is scored once. If interrupted, the same call continues after the last
+    block of pairs: scores that are done lie in a folder beside `out` until all are there. What it cost is written
+    beside `out` too, as `out`.json.
 
     Args:
         triplets: a table of ids, as `mine` writes it; see `read_triplets`. Scores that it has already are replaced.
@@ -98,7 +98,7 @@ def teach(
         >>> folder = Path(tempfile.mkdtemp())
         >>> _ = (folder / "triplets.tsv").write_text("q1\\td1\\td2\\n")
         >>> _ = (folder / "scores.tsv").write_text("q1\\td1\\t8.5\\nq1\\td2\\t-1.5\\n")
-        >>> teach(folder / "triplets.tsv", folder / "scored.tsv", folder / "scores.tsv").pairs
+        >>> score_triplets(folder / "triplets.tsv", folder / "scored.tsv", folder / "scores.tsv").pairs
         2
         >>> (folder / "scored.tsv").read_text().splitlines()[1].split("\\t")
         ['q1', 'd1', 'd2', '8.5', '-1.5']
@@ -208,7 +208,7 @@ def _made_from(triplets: Path, scorer: _Scorer, collection: Collection | None) -
 
 
 class TaughtPart(TypedDict):
-    """Scores of a part of the pairs, how many of their documents were cut, and how long scoring took."""
+    """Scores of a part of the pairs, how many of their documents were truncated, and how long scoring took."""
 
     scores: list[float]
     truncated: Count
@@ -222,8 +222,8 @@ class _ScoredPairs:
     Attributes:
         keys: what pairs they are, as `IdTriplets.keys` has them, ascending.
         scores: of each; NaN where there is none.
-        truncated: pairs whose document was not read to its end.
-        seconds_before: what earlier runs, which were stopped, spent on them.
+        truncated: pairs whose document was truncated.
+        seconds_before: what earlier calls, which were interrupted, spent on them.
     """
 
     keys: NDArray[np.uint64]
@@ -355,7 +355,7 @@ class _ByModel:
             yield pairs
 
     def _work(self, pairs: _ScoredPairs, queries: list[str], documents: list[str]) -> str:
-        """A hash of the teacher, the texts and the pairs: only a run with the same ones goes on with what was done."""
+        """A hash of the teacher, the texts and the pairs: only work on the same ones is continued."""
         digest = hashlib.blake2b(f"{self.fingerprint()} {PAIRS_AT_ONCE}".encode(), digest_size=8)
         for text in itertools.chain(queries, documents):
             digest.update(text.encode() + b"\0")
@@ -373,8 +373,8 @@ class _ByModel:
                 pairs.take(place, part["scores"], part["truncated"])
                 pairs.seconds_before += part["seconds"]
         before = time.perf_counter()
-        found = self._model.score_blocks(_texts(pairs.keys[place], queries, documents) for place in todo.values())
-        shown = track(found, f"scoring pairs ({PAIRS_AT_ONCE:,} at a time)", total=len(todo))
+        scored = self._model.score_blocks(_texts(pairs.keys[place], queries, documents) for place in todo.values())
+        shown = track(scored, f"scoring pairs ({PAIRS_AT_ONCE:,} at a time)", total=len(todo))
         for (number, place), (scores, truncated) in zip(todo.items(), shown, strict=True):
             now = time.perf_counter()
             parts.write(number, {"scores": scores.tolist(), "truncated": truncated, "seconds": now - before})

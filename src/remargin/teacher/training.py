@@ -29,7 +29,7 @@ from remargin.files.atomic import refuse_existing, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.shapes import mismatch
 from remargin.model.ahead import ahead
-from remargin.model.checkpoint import Progress, load_checkpoint, save_checkpoint
+from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, save_checkpoint
 from remargin.model.compute import fast_precision
 from remargin.model.cross_encoder import OURS, CrossEncoder, Pair, read_cross_encoder
 from remargin.model.optimisation import RateSchedule, parameter_groups
@@ -41,7 +41,10 @@ from remargin.teacher.scoring import readable_triplets
 
 @dataclass(frozen=True)
 class TeacherSettings:
-    """How to train a cross-encoder, and how often and on what to measure it on the way."""
+    """How to train a cross-encoder, and how to validate it: how often, and on which queries.
+
+    `learning_rate` is the peak learning rate, `clip` the maximum gradient norm.
+    """
 
     epochs: int = 4
     batch_size: int = 64
@@ -92,6 +95,7 @@ class Trained:
     validations: list[tuple[int, float]] = field(default_factory=list, repr=False)
 
 
+@own_random_state()
 def train_cross_encoder(
     model: CrossEncoder,
     collection: Collection,
@@ -106,12 +110,12 @@ def train_cross_encoder(
 ) -> Trained:
     """Teach a cross-encoder to tell the positive of each triplet from its negatives, and save it.
 
-    The loss is the cross-entropy of the softmax over a triplet's scores. Where `out` holds what the same call made
-    before, that is loaded instead. Killed, the same call goes on from its last checkpoint, which is made at each
-    validation and lies in a hidden folder beside `out` until all is done.
+    The loss is the cross-entropy of the softmax over a triplet's scores. If `out` holds the model that the same
+    call made before, that model is loaded instead. If interrupted, the same call continues from its last checkpoint,
+    which is made at each validation and lies in a hidden folder beside `out` until training is done.
 
     Args:
-        model: an encoder with a new head, or a cross-encoder to go on with; its weights are changed.
+        model: an encoder with a new head, or a cross-encoder to train further; its weights are changed.
         collection: the texts.
         triplets: a table of ids over the collection, as `mine` writes it.
         out: the model's folder. Its remargin_cross_encoder.json has what this function returns.
@@ -121,7 +125,7 @@ def train_cross_encoder(
         first_stage: a run of those queries; without one, BM25's.
         skip_bad: leave triplets out that the collection does not know, and count them.
         overwrite: replace another cross-encoder in `out`.
-        say: gets a line for people now and then.
+        say: called with progress messages.
 
     Raises:
         InputError: for bad input, with its file, line and id, and if the loss is not a number.
@@ -204,7 +208,7 @@ class _Training:
             if any(settings.validation_measure not in values for _, values in self.progress.validations):
                 problem = f"the checkpoint was not validated by {settings.validation_measure}"
                 raise InputError(problem, file=checkpoint, do="delete it")
-            say(f"going on after step {self.progress.step:,}")
+            say(f"resuming after step {self.progress.step:,}")
         self._seconds_before = self.progress.seconds
 
     def seconds(self) -> float:
@@ -214,14 +218,14 @@ class _Training:
     def run(self) -> None:
         """Train to the end, and take the best weights if there were validations."""
         batches = self._data.batches(self.progress.step)
-        self._model.model.train()
+        self._model.train()
         for batch in track(ahead(batches), "training the teacher", total=self._data.steps - self.progress.step):
             loss = self._step(batch)
             if self.progress.step in self._marks:
                 self._validate(loss.item())
                 self.progress.seconds = self.seconds()
                 save_checkpoint(self._checkpoint, self.progress, self._kept, self._optimiser, None)
-        self._model.model.eval()
+        self._model.train(False)
         if self.progress.best_step is not None:
             self._model.model.load_state_dict(self._best.state_dict())
 
@@ -315,7 +319,7 @@ class _Data:
 
 
 class _Reranking:
-    """Measures a cross-encoder on some held-out queries by re-ranking what a first stage found for them."""
+    """Measures a cross-encoder on some held-out queries by re-ranking a first stage's candidates."""
 
     def __init__(
         self, model: CrossEncoder, collection: Collection, settings: TeacherSettings, first_stage: Run | None
@@ -326,19 +330,20 @@ class _Reranking:
         if unfit := model.too_long(some.queries):
             problem = f"validation query leaves no room for a document in {model.length} tokens"
             raise InputError(problem, id=unfit[0], do=LONGER)
-        found_before = candidates(some, settings.validation_depth, first_stage)
-        self._qrels, self._found = some.qrels, {id: list(found) for id, found in found_before.items()}
+        first = candidates(some, settings.validation_depth, first_stage)
+        self._qrels, self._candidates = some.qrels, {id: list(ranking) for id, ranking in first.items()}
         self._pairs = [
             (some.queries[id], collection.documents[document])
-            for id, found in self._found.items()
-            for document in found
+            for id, documents in self._candidates.items()
+            for document in documents
         ]
-        self.before = self._measured(found_before)
+        self.before = self._measured(first)
 
     def __call__(self, model: CrossEncoder) -> float:
         [scored] = model.score_blocks([self._pairs])
         values = iter(scored.scores.tolist())
-        return self._measured({id: dict(zip(found, values, strict=False)) for id, found in self._found.items()})
+        scores = {id: dict(zip(documents, values, strict=False)) for id, documents in self._candidates.items()}
+        return self._measured(scores)
 
     def _measured(self, scores: dict[str, dict[str, float]]) -> float:
         return evaluate(Run.of(scores), self._qrels, [self._measure]).means[self._measure]
@@ -363,7 +368,7 @@ def _fingerprint(
         known += [validation.split, documents if shared else texts_fingerprint(validation.documents)]
         known += [texts_fingerprint(validation.queries), validation.qrels]
     if first_stage is not None:
-        known.append(texts_fingerprint({id: json.dumps(found) for id, found in first_stage.rankings.items()}))
+        known.append(texts_fingerprint({id: json.dumps(ranking) for id, ranking in first_stage.rankings.items()}))
     return hashlib.blake2b(json.dumps(known).encode(), digest_size=16).hexdigest()
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from remargin.data.training_data import TrainingData
-from remargin.model.ahead import ahead
 from remargin.model.tokenizer import Tokens
 from remargin.teacher.in_batch import InBatchTeacher
-from remargin.training.engine import MicroBatches
 from remargin.training.samplers import Sampler
 
 # Batches may be of different sizes; among the first ones there is one of the usual size.
@@ -25,17 +19,24 @@ FIRST_BATCHES = 8
 
 
 class TripletBatch(NamedTuple):
-    """Row numbers of queries, positives and negatives in their token stores, and the margins of teachers, if any."""
+    """A batch of triplets.
+
+    Attributes:
+        queries, positives, negatives: (B,) row numbers in their token stores.
+        texts: their 3B texts: queries, then positives, then negatives.
+        teacher_margin, in_batch_margin: the margins of teachers, if there are teachers.
+    """
 
     queries: NDArray[np.int64]
     positives: NDArray[np.int64]
     negatives: NDArray[np.int64]
+    texts: Tokens
     teacher_margin: Tensor | None
     in_batch_margin: Tensor | None = None
 
 
 class Batches:
-    """The batches of a run: any of them, by its number.
+    """The batches of a training run: any of them, by its number.
 
     Args:
         data: where texts and triplets come from.
@@ -71,39 +72,12 @@ class Batches:
         queries, positives, negatives = (column.astype(np.int64) for column in columns)
         teacher = self._in_batch_teacher
         in_batch = None if teacher is None else teacher.margins(queries, positives, negatives)
-        return TripletBatch(queries, positives, negatives, margin, in_batch)
-
-    def tokens(self, batch: TripletBatch) -> list[Tokens]:
-        """The texts of a batch: queries, then positives, then negatives."""
-        documents = np.concatenate([batch.positives, batch.negatives])
-        return [self._data.queries.take(batch.queries), self._data.documents.take(documents)]
+        documents = self._data.documents.take(np.concatenate([positives, negatives]))
+        texts = Tokens.together([self._data.queries.take(queries), documents])
+        return TripletBatch(queries, positives, negatives, texts, margin, in_batch)
 
     def typical_lengths(self) -> NDArray[np.int64]:
         """How many tokens each text of a full batch has: of the largest among the first batches."""
         first = [self.batch(number) for number in range(min(FIRST_BATCHES, self.steps_per_epoch))]
         largest = max(first, key=lambda batch: len(batch.queries))
-        return np.concatenate([tokens.lengths for tokens in self.tokens(largest)])
-
-
-class Loader:
-    """Batches from number `start` on, read and cut a step ahead in a thread; `waited` is how long training waited."""
-
-    def __init__(self, batches: Batches, start: int, cut: Callable[[Sequence[Tokens]], MicroBatches]) -> None:
-        from_start = map(batches.batch, itertools.count(start))
-        self._ready = ahead((batch, cut(batches.tokens(batch))) for batch in from_start)
-        self.waited = 0.0
-
-    def __enter__(self) -> Loader:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._ready.close()
-
-    def __iter__(self) -> Iterator[tuple[TripletBatch, MicroBatches]]:
-        return self
-
-    def __next__(self) -> tuple[TripletBatch, MicroBatches]:
-        started = time.perf_counter()
-        batch = next(self._ready)
-        self.waited += time.perf_counter() - started
-        return batch
+        return largest.texts.lengths

@@ -1,4 +1,4 @@
-"""The best model of a run: measured now and then, and kept."""
+"""The best model of a training run: selected by validation, and kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Best:
 
     @property
     def out_of_patience(self) -> bool:
-        """Whether the last `patience` validations all brought no gain, so that the run is to stop."""
+        """Whether the last `patience` validations all brought no gain, so that training ends (early stopping)."""
         return self._patience is not None and self._progress.without_gain >= self._patience
 
     def validate(self, engine: Engine, model: BiEncoder, log: Log, meter: Meter) -> None:
@@ -52,7 +52,7 @@ class Best:
         """Save the model as the best.
 
         The checkpoint on disk still goes with the best model before this one. So that one is moved into it, where
-        `restore` finds it if the run is resumed from that checkpoint; the next checkpoint goes with the new one.
+        `restore` finds it if training is resumed from that checkpoint; the next checkpoint goes with the new one.
         """
         kept = self._checkpoint / "best"
         if self._folder.exists() and self._checkpoint.exists() and not kept.exists():
@@ -60,9 +60,9 @@ class Best:
         model.save(self._folder, overwrite=True)
 
     def restore(self) -> None:
-        """When a run is resumed, make `out/best` the best model as of the checkpoint.
+        """When a training run is resumed, make `out/best` the best model as of the checkpoint.
 
-        A better one, found after the checkpoint was written, is dropped: the resumed run may not find it again.
+        A better model from after the checkpoint is dropped: the resumed training run may not reach it again.
 
         Raises:
             InputError: if it is missing or damaged, or is the best by another measure.
@@ -70,13 +70,13 @@ class Best:
         kept, progress = self._checkpoint / "best", self._progress
         if kept.exists():
             replace_folder(self._folder, kept)
-        do = "start the run anew in another folder"
+        do = "start the training run anew in another folder"
         if progress.best_step is not None and not (self._folder / OURS).is_file():
-            raise InputError("the best model of the run is missing", file=self._folder, do=do)
+            raise InputError("the best model of the training run is missing", file=self._folder, do=do)
         if progress.best_step is not None:
             verify_model(self._folder, do)
         measure = None if self._validator is None else self._validator.measure
         if measure is not None and any(measure not in values for _, values in progress.validations):
-            problem = f"the run was not validated by {measure} before"
-            do = "resume with the same measure, or start another run"
+            problem = f"the training run was not validated by {measure} before"
+            do = "resume with the same measure, or start another training run"
             raise InputError(problem, file=self._folder.parent, do=do)

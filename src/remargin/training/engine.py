@@ -19,7 +19,7 @@ from torch import Tensor
 
 from remargin.model.compute import Compute, copy_together
 from remargin.model.encoder import BiEncoder
-from remargin.model.packing import Packed, cut, pack, select, together
+from remargin.model.packing import Packed, pack, split
 from remargin.model.tokenizer import Tokens
 from remargin.training.settings import FitSettings
 
@@ -55,7 +55,7 @@ class Engine:
 
     Args:
         model: the encoder; its gradients are filled.
-        settings: engine, compile, token_budget, attention_dropout, accumulate, steps.
+        settings: engine, compile, token_budget, attention_dropout, steps.
         device: where.
         dtype: to compute in.
         sample: lengths of the texts of a typical batch, which decides whether graphs pay.
@@ -84,9 +84,6 @@ class Engine:
         self._multiple = max(64, 1 << round(np.log2(max(1, tokens) / 40))) if graphs else 1
         self._buffers = [torch.zeros_like(master) for master in self.compute.masters]
         self._graphs = _Graphs(self) if graphs else None
-        self._accumulate = settings.accumulate > 1
-        self._pending: list[tuple[Packed, Tensor | None, _Random | None]] = []
-        self._order: Tensor | None = None
 
     def __enter__(self) -> Engine:
         return self
@@ -101,83 +98,88 @@ class Engine:
         how += ["CUDA graphs"] if self._graphs is not None else []
         return f"engine: {', '.join(how)}, at most {self.budget:,} tokens at once"
 
-    def cut(self, parts: Sequence[Tokens]) -> MicroBatches:
-        """Texts as this engine takes them. Runs ahead, in the loader's thread."""
-        tokens = together(parts)
+    def split(self, tokens: Tokens) -> MicroBatches:
+        """Texts as this engine takes them. The loader's thread calls this, ahead of training."""
         real = int(tokens.lengths.sum())
         if self._one_piece:
-            groups = list(cut(tokens.lengths, self.budget, by_length=False))
+            groups = list(split(tokens.lengths, self.budget, by_length=False))
             multiple = self._multiple if len(groups) == 1 else 1
-            packed = [pack(select(tokens, group), self.longest, multiple, self._texts) for group in groups]
+            packed = [pack(tokens, group, self.longest, multiple, self._texts) for group in groups]
             computed = sum(len(part.ids) for part in packed)
         else:
-            groups = list(cut(tokens.lengths, self._at_once, by_length=True))
-            packed = [pack(select(tokens, group)) for group in groups]
+            groups = list(split(tokens.lengths, self._at_once, by_length=True))
+            packed = [pack(tokens, group) for group in groups]
             computed = real if self.compute.packed else sum(part.longest * (len(part.bounds) - 1) for part in packed)
         if self.device.type == "cuda":
             packed = [part.pin() for part in packed]
         return MicroBatches(packed, np.concatenate(groups), real, computed)
 
-    def embed(self, batch: MicroBatches) -> Tensor:
-        """Vectors of the batch's texts, (n, d), in their order: a leaf tensor, whose gradient goes to `backward`."""
+    @contextmanager
+    def embed(self, batch: MicroBatches) -> Iterator[Tensor]:
+        """Vectors of the batch's texts, (n, d), in their order: a leaf tensor, on which the block computes a loss.
+
+        When the block ends, the gradient that its `backward` left on the vectors goes on to the model's weights, and is
+        added to the gradients that they have. So there is no order of calls to keep. A block that raises changes no
+        gradient.
+        """
         self.compute.train()
         self.compute.pull()
-        cached = batch.computed > self.budget and len(batch.parts) > 1
-        vectors = []
+        graphs, self._graphs = self._graphs, None  # one is replayed at a time: a block inside this one does without
+        try:
+            order = torch.from_numpy(batch.order).to(self.device, non_blocking=True)
+            graph = graphs.forward(batch.parts[0]) if graphs is not None and len(batch.parts) == 1 else None
+            passes: list[_Forward | _Graph] = [graph] if graph is not None else self._forward(batch)
+            flat = torch.cat([each.vectors.detach() for each in passes])[: len(order)]  # without a graph's fillers
+            vectors = torch.empty_like(flat).index_copy_(0, order, flat).requires_grad_()
+            yield vectors
+            if vectors.grad is not None:
+                self._backward(passes, vectors.grad[order])
+        finally:
+            self._graphs = graphs
+
+    def _forward(self, batch: MicroBatches) -> list[_Forward | _Graph]:
+        """The forward pass of each part. If not all fit into memory, they keep no activations and run once more."""
+        again = batch.computed > self.budget and len(batch.parts) > 1
+        passes: list[_Forward | _Graph] = []
         for part in batch.parts:
-            replayed = self._graphs.forward(part) if self._graphs is not None and len(batch.parts) == 1 else None
-            if replayed is not None:
-                vectors.append(replayed)
-                continue
             part = part.to(self.device)
-            before = _Random(self.device) if cached else None
-            with torch.no_grad() if cached else torch.enable_grad():
-                out = self._run(part)
-            vectors.append(out)
-            self._pending.append((part, None if cached else out, before))
-        self._order = torch.from_numpy(batch.order).to(self.device, non_blocking=True)
-        together = torch.cat([out.detach() for out in vectors])
-        return torch.empty_like(together).index_copy_(0, self._order, together).requires_grad_()
+            random = _Random(self.device) if again else None
+            with torch.no_grad() if again else torch.enable_grad():
+                passes.append(_Forward(part, self._run(part), random))
+        return passes
 
-    def backward(self, gradient: Tensor) -> None:
-        """Add the gradients that follow from those of the vectors to the gradients of the model's weights."""
-        assert self._order is not None
-        of_vectors = gradient[self._order]
-        if not self._pending and self._graphs is not None:
-            self._graphs.backward(of_vectors)
-        start = 0
-        for number, (part, out, before) in enumerate(self._pending):
-            of_part = of_vectors[start : start + len(part.bounds) - 1 - part.fillers]
-            start += len(of_part)
-            if out is None and before is not None:
-                with before.again():
-                    out = self._run(part)
-            assert out is not None
-            self.collect(self.compute.gradients(out, of_part), first=number == 0)
-            self._pending[number] = (part, None, None)  # its activations are not needed any more
-        self._pending.clear()
-        self._hand_over()
-
-    def collect(self, gradients: list[Tensor], first: bool) -> None:
-        """Copy the first part's gradients, in whatever precision, into the float32 buffers; add those of the others."""
-        if first:
-            copy_together(self._buffers, gradients)
-        else:
-            torch._foreach_add_(self._buffers, [g.float() for g in gradients])
-
-    def _hand_over(self) -> None:
-        masters = self.compute.masters
-        if gradients := [master.grad for master in masters if master.grad is not None]:
-            torch._foreach_add_(gradients, self._buffers)
-            return
-        for master, buffer in zip(masters, self._buffers, strict=True):
-            master.grad = buffer.clone() if self._accumulate else buffer
+    def _backward(self, passes: list[_Forward | _Graph], of_vectors: Tensor) -> None:
+        """From the gradients of the vectors, in the order of the passes, to those of the weights: through buffers."""
+        masters, buffers = self.compute.masters, {buffer.data_ptr() for buffer in self._buffers}
+        present = [master.grad for master in masters if master.grad is not None]
+        before = [gradient.clone() if gradient.data_ptr() in buffers else gradient for gradient in present]
+        for number in range(len(passes)):
+            forward = passes.pop(0)  # its activations go when it is done
+            if isinstance(forward, _Graph):
+                forward.replay_backward(of_vectors)
+                continue
+            of_part, of_vectors = of_vectors.tensor_split([len(forward.vectors)])
+            vectors = forward.vectors
+            if forward.random is not None:
+                with forward.random.again():
+                    vectors = self._run(forward.part)
+            del forward
+            gradients = self.compute.gradients(vectors, of_part)
+            del vectors
+            if number == 0:
+                copy_together(self._buffers, gradients)
+            else:
+                torch._foreach_add_(self._buffers, [gradient.float() for gradient in gradients])
+        if before:
+            torch._foreach_add_(before, self._buffers)
+        for master, gradient in zip(masters, before or self._buffers, strict=True):
+            master.grad = gradient
 
     def parts(self, tokens: Tokens) -> tuple[list[Packed], NDArray[np.int64]]:
         """Texts packed once for `evaluate`, on the device, and the order in which it will give their vectors."""
         groups = self.compute.groups(tokens.lengths, self.device)
         longest = self.longest if self._one_piece else None
-        return [pack(select(tokens, rows), longest).to(self.device) for rows in groups], np.concatenate(groups)
+        return [pack(tokens, rows, longest).to(self.device) for rows in groups], np.concatenate(groups)
 
     def evaluate(self, parts: Sequence[Packed]) -> Tensor:
         """Vectors of texts without dropout, part after part."""
@@ -224,12 +226,28 @@ class _Random:
             now.restore()
 
 
+class _Forward(NamedTuple):
+    """A forward pass: what it computed, and what is needed to compute it once more if it kept no activations."""
+
+    part: Packed
+    vectors: Tensor
+    random: _Random | None
+
+
 class _Graph(NamedTuple):
+    """A recorded forward and backward pass. It may compute more vectors than texts: the last ones are fillers'."""
+
     inputs: Packed
     vectors: Tensor
     of_vectors: Tensor
     forward: torch.cuda.CUDAGraph
     backward: torch.cuda.CUDAGraph
+
+    def replay_backward(self, of_vectors: Tensor) -> None:
+        """Replay the backward pass of what was replayed last: gradients of the weights, into the engine's buffers."""
+        self.of_vectors[: len(of_vectors)].copy_(of_vectors)
+        self.of_vectors[len(of_vectors) :].zero_()  # the fillers'
+        self.backward.replay()
 
 
 class _Graphs:
@@ -239,11 +257,10 @@ class _Graphs:
         self._engine = engine
         self._made: dict[tuple[int, int], _Graph] = {}
         self._pool = torch.cuda.graph_pool_handle()
-        self._current: _Graph | None = None
         self._most = MOST_GRAPHS
 
-    def forward(self, part: Packed) -> Tensor | None:
-        """The vectors, valid until the next call; None if there are too many shapes already."""
+    def forward(self, part: Packed) -> _Graph | None:
+        """Replay the forward pass. Its vectors are valid until the next call; None if there are too many shapes."""
         shape = (len(part.ids), len(part.bounds))
         if shape not in self._made:
             if len(self._made) >= self._most:
@@ -256,19 +273,11 @@ class _Graphs:
                 return None
             finally:
                 random.restore()  # what was drawn while recording does not count
-        self._current = graph = self._made[shape]
+        graph = self._made[shape]
         for mine, theirs in zip(graph.inputs[:4], part[:4], strict=True):
             mine.copy_(theirs, non_blocking=True)
         graph.forward.replay()
-        return graph.vectors[: len(graph.vectors) - part.fillers]
-
-    def backward(self, of_vectors: Tensor) -> None:
-        """Gradients of the weights, into the engine's buffers."""
-        assert self._current is not None
-        self._current.of_vectors[: len(of_vectors)].copy_(of_vectors)
-        self._current.of_vectors[len(of_vectors) :].zero_()  # the fillers'
-        self._current.backward.replay()
-        self._current = None
+        return graph
 
     def _record(self, part: Packed) -> _Graph:
         engine, compute = self._engine, self._engine.compute
@@ -285,7 +294,7 @@ class _Graphs:
             vectors = engine._run(inputs)
         of_vectors = torch.zeros_like(vectors)
         with torch.cuda.graph(backward, **alone):
-            engine.collect(compute.gradients(vectors, of_vectors), first=True)
+            copy_together(engine._buffers, compute.gradients(vectors, of_vectors))
         return _Graph(inputs, vectors.detach(), of_vectors, forward, backward)
 
 

@@ -17,8 +17,12 @@ from remargin.data.training_data import TrainingData
 from remargin.errors import InputError
 from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
+from remargin.model.loading import load_encoder
+from remargin.report.tables import Block, Cell, Table, number
 from remargin.training.batches import Batches
 from remargin.training.samplers import RandomSampler
+
+LONGEST = 240  # characters of a text that are shown
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,12 @@ class Explained:
         """The negatives with the highest target, the one closest to the mean, and the lowest; of some, or of all."""
         places = np.arange(len(self.targets)) if among is None else np.flatnonzero(among)
         targets = self.targets[places]
-        found = {
+        chosen = {
             "highest": targets.argmax(),
             "middle": np.abs(targets - self.targets.mean()).argmin(),
             "lowest": targets.argmin(),
         }
-        return {role: int(places[place]) for role, place in found.items()}
+        return {role: int(places[place]) for role, place in chosen.items()}
 
 
 def explain(
@@ -79,8 +83,8 @@ def explain(
     """Relevance, targets and losses of one query, from the vectors of a batch.
 
     >>> q, p, n = np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.array([[0.0, 1.0], [-1.0, 0.0]])
-    >>> found = explain(q, p, n)
-    >>> found.targets.tolist(), found.losses.tolist()
+    >>> explained = explain(q, p, n)
+    >>> explained.targets.tolist(), explained.losses.tolist()
     ([0.5, 0.0], [0.25, 4.0])
     """
     given = (np.asarray(vectors, np.float64) for vectors in (query, positive, negatives))
@@ -91,48 +95,85 @@ def explain(
 
 
 def inspect(
-    model: BiEncoder, data: str | Path, query: str | None = None, batch: int = 0, batch_size: int = 64, seed: int = 0
+    data: str | Path,
+    model: BiEncoder | str | Path,
+    query: str | None = None,
+    batch: int = 0,
+    batch_size: int = 64,
+    seed: int = 0,
 ) -> Instance:
-    """Look at one query of a training batch, in random order, with a model as it is and the distributed target.
+    """Explain one query of a training batch with the distributed target; what `remargin inspect` does.
 
-    A query's positive may be the negative of another one: it is not shown as a negative, but the means have it, as the
-    loss has.
+    A query's positive may be the negative of another query: it is not shown as a negative, but it counts in the means,
+    as in the loss.
 
     Args:
-        model: the encoder.
-        data: what `prepare` wrote, with triplets, by this model's tokenizer.
-        query: the id of a query of that batch; without, its first.
-        batch: the number of the batch, as `fit` with the same batch size and seed sees it.
-        batch_size: of that batch.
-        seed: of that batch.
+        data: a folder that `prepare` or `fit` (`out`/data) wrote, with triplets, by this model's tokenizer.
+        model: the encoder: a model, a folder, or a name of the Hugging Face hub.
+        query: the id of a query of the batch. Without it, the first query.
+        batch: the number of the batch, from 0, as `fit` with the same batch size and seed draws it in random order.
+        batch_size: triplets in the batch.
+        seed: the random seed of the training run.
 
     Raises:
         InputError: if the data are of another model, or the query is not in the batch.
+
+    Example:
+        >>> import tempfile
+        >>> from remargin import fit
+        >>> out = Path(tempfile.mkdtemp()) / "run"
+        >>> fitted = fit("docstrings:json,csv", model_folder, out, steps=1, say=str)
+        >>> [passage.role for passage in inspect(out / "data", fitted.model, batch_size=4).passages][:2]
+        ['query', 'positive']
     """
+    model = load_encoder(model)
     training = TrainingData(data)
     training.require(model)
     batches = Batches(training, RandomSampler.of(training.triplets, batch_size, seed))
     rows = batches.batch(batch)
     queries, documents = training.queries.ids, training.documents.ids
     place = _place([queries[row] for row in rows.queries.tolist()], query, batch)
-    of_queries, of_documents = (model.encode_tokens(tokens) for tokens in batches.tokens(rows))
-    positives, negatives = np.split(of_documents, 2)
-    found = explain(of_queries[place], positives[place], negatives, model.similarity)
+    of_queries, positives, negatives = np.split(model.encode_tokens(rows.texts), 3)
+    explained = explain(of_queries[place], positives[place], negatives, model.similarity)
     id, own = queries[int(rows.queries[place])], documents[int(rows.positives[place])]
-    chosen = found.chosen(among=rows.negatives != rows.positives[place])  # which may be another's negative
+    chosen = explained.chosen(among=rows.negatives != rows.positives[place])  # which may be another's negative
     names = {role: documents[int(rows.negatives[j])] for role, j in chosen.items()}
     questions, passages = _texts(Path(data), {id}, {own, *names.values()})
     shown = []
     for role, j in chosen.items():
-        values = (float(of[j]) for of in (found.relevance, found.targets, found.losses))
+        values = (float(of[j]) for of in (explained.relevance, explained.targets, explained.losses))
         shown.append(Passage(f"negative, {role} target", names[role], passages[names[role]], *values))
     return Instance(
         Passage("query", id, questions[id]),
-        Passage("positive", own, passages[own], found.positive_relevance),
+        Passage("positive", own, passages[own], explained.positive_relevance),
         tuple(shown),
-        float(found.targets.mean()),
-        float(found.losses.mean()),
+        float(explained.targets.mean()),
+        float(explained.losses.mean()),
     )
+
+
+def instance_table(instance: Instance, title: str, longest: int = LONGEST) -> Table:
+    """The instance as the paper's table 2 shows it, with at most `longest` characters of each text.
+
+    >>> passage = Passage("query", "q1", "a very long text " * 50)
+    >>> table = instance_table(Instance(passage, passage, (), 0.5, 0.1), "q1")
+    >>> len(table.blocks[0].rows[0][1].text)
+    240
+    """
+    rows = [
+        [Cell(p.role), Cell(_short(p.text, longest)), number(p.relevance), number(p.target), number(p.loss)]
+        for p in instance.passages
+    ]
+    notes = [
+        f"Over all negatives of the batch, the mean target is {instance.mean_target:.3f} and the mean loss "
+        f"{instance.mean_loss:.3f}. Relevance is the similarity to the query."
+    ]
+    return Table(title, ["", "text", "relevance", "target", "loss"], [Block("", rows)], notes)
+
+
+def _short(text: str, longest: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= longest else f"{text[: longest - 4]} ..."
 
 
 def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

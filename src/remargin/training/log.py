@@ -1,4 +1,4 @@
-"""What a run says while it runs: metrics.csv, Lightning's loggers, and a live line."""
+"""The log of a training run: metrics.csv, Lightning's loggers, and a live line."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Meter:
 
 
 def time_left(seconds: float) -> str:
-    """How long a run will still take, in words.
+    """How long training will still take, in words.
 
     >>> time_left(45), time_left(400), time_left(9000)
     ('45 s left', '7 min left', '2.5 h left')
@@ -143,8 +143,8 @@ class Log:
         self._ledger.append({name: f"{v:.6g}" if isinstance(v, float) else v for name, v in row.items()})
 
     def _rows_before(self, step: int) -> list[dict[str, str]]:
-        """The rows that a resumed run keeps: those up to its checkpoint."""
-        do = "put it back, or delete it: the run goes on without"
+        """The rows that a resumed training run keeps: those up to its checkpoint."""
+        do = "put it back, or delete it: training continues without it"
         rows = read_ledger(self._path, do, COLUMNS).rows
         for line, row in enumerate(rows, start=2):
             if not row.get("step", "").isdecimal():

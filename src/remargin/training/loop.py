@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,14 @@ from torch import Tensor, nn
 from remargin.data.training_data import TrainingData
 from remargin.errors import InputError
 from remargin.files.atomic import refuse_existing
-from remargin.model.checkpoint import Progress, load_checkpoint, save_checkpoint
+from remargin.model.ahead import ahead
+from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, save_checkpoint
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import OURS
 from remargin.progress import tell
 from remargin.teacher.in_batch import InBatchTeacher
-from remargin.training.batches import Batches, Loader
+from remargin.training.batches import Batches
 from remargin.training.best import Best
 from remargin.training.engine import Engine, matmul_rate
 from remargin.training.log import Log, Meter
@@ -31,10 +34,10 @@ from remargin.training.optimiser import make_optimiser
 from remargin.training.samplers import make_sampler
 from remargin.training.settings import FitSettings
 from remargin.training.stopping import Stopping
-from remargin.training.supervision import loss_arguments, require_teachers, statistics, teacher_scale
+from remargin.training.supervision import loss_arguments, margin_scale, require_teachers, statistics
 from remargin.training.validation import Validator
 
-# Settings that must stay the same when a run is resumed. So must its loss.
+# Settings that must stay the same when a training run is resumed. So must its loss.
 FIXED = (
     "batch_size", "accumulate", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "warm_up", "schedule",
     "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout",
@@ -47,7 +50,7 @@ ALL_THE_SAME = 1 - 1e-7
 
 @dataclass
 class Fitted:
-    """What came of a run: what it saw, the validation before and the best, and where the models are."""
+    """The outcome of a training run: steps and triplets, the measure before training and at its best, and the model."""
 
     steps: int
     triplets: int
@@ -60,8 +63,14 @@ class Fitted:
     model: Path
     validations: list[tuple[int, dict[str, float]]] = field(default_factory=list, repr=False)
 
+    @property
+    def measure(self) -> str | None:
+        """The measure of `before` and `best`; None without validation."""
+        return next(iter(self.validations[0][1])) if self.validations else None
 
-def fit(
+
+@own_random_state()
+def train(
     model: BiEncoder,
     data: str | Path,
     out: str | Path,
@@ -73,40 +82,49 @@ def fit(
     say: Callable[[str], None] = tell,
     observe: Callable[[int, Tensor, Tensor, Tensor], None] | None = None,
 ) -> Fitted:
-    """Fine-tune a model on prepared triplets.
+    """Fine-tune a model on prepared triplets: the loop under `fit`.
 
-    Writes `out/last`, `out/best` if there is a validator, `out/metrics.csv`, and `out/checkpoint`, from which `resume`
-    goes on: with the same batches, the same dropout and so, on a CPU, the very same weights as without a stop. Ctrl-C
-    and SIGTERM wait for the end of a step and its checkpoint.
+    Writes `out/last`, `out/best` if there is a validator, `out/metrics.csv`, and `out/checkpoint`. If interrupted,
+    `resume` continues from the checkpoint with the same batches and the same dropout, and so, on a CPU, to the very
+    same weights. Ctrl-C and SIGTERM wait for the end of a step and its checkpoint.
 
     Args:
-        model: the encoder; its weights are changed, and are the last ones in the end: `Fitted.model` has the best.
+        model: the encoder. Its weights are changed, and are the last ones in the end: `Fitted.model` has the best.
         data: a folder that `prepare` wrote, with triplets, by this model's tokenizer.
-        out: the run's folder.
+        out: the folder of the training run.
         loss: any module of queries, positives and negatives; without one, the settings' loss. If it has an attribute
             `takes`, it is called with these too: "ids" (of the three), "teacher_margin", "in_batch_margin".
         settings: everything else.
-        validator: measures the model every so often; the best one is kept, and patience counts from it. Without one,
-            there is no patience.
+        validator: measures the model every `validate_every` steps; the best model is kept, and patience counts from it.
+            Without a validator, there is no early stopping.
         loggers: Lightning loggers, beside the CSV file.
-        resume: go on from `out/checkpoint`, if there is one; else a run that is there already is an error.
-        say: gets a line for people now and then.
-        observe: gets the number of each batch, from 0, and its vectors: queries, positives and negatives.
+        resume: continue from `out/checkpoint`, if there is one. Without it, a training run in `out` is an error.
+        say: called with progress messages.
+        observe: called with the number of each batch, from 0, and its vectors: queries, positives and negatives.
 
     Raises:
         InputError: if data and model do not fit, a teacher is missing, the loss is not a number, or the encoder has
             collapsed.
+
+    Example:
+        >>> import tempfile
+        >>> from remargin import Collection, mine, prepare
+        >>> folder, model = Path(tempfile.mkdtemp()), BiEncoder.from_pretrained(model_folder)
+        >>> _ = mine(Collection.load("docstrings:json,csv", "train"), folder / "triplets.tsv")
+        >>> _ = prepare("docstrings:json,csv", model_folder, folder / "data", folder / "triplets.tsv",
+        ...             model.text_settings)
+        >>> train(model, folder / "data", folder / "run", settings=FitSettings(steps=2), say=str).steps
+        2
     """
     settings, out = settings or FitSettings(), Path(out)
     progress, checkpoint = Progress(), out / "checkpoint"
     if not resume and (checkpoint.exists() or (out / "last").exists()):
-        raise InputError("has a run already", file=out, do="choose another place, or go on with that run (resume)")
+        raise InputError("has a training run already", file=out, do="choose another place, or continue it (resume)")
     refuse_existing(out / "last", overwrite=True, marker=OURS)
     precision = fast_precision() if settings.precision == "auto" else settings.precision
     scaled: Any = "16-mixed" if precision == "16" else "32-true"  # only float16 needs its gradients scaled
-    for name in ("lightning_fabric.utilities.rank_zero", "pytorch_lightning.utilities.rank_zero"):
-        logging.getLogger(name).addFilter(_no_advice)
-    fabric = Fabric(accelerator="auto", devices=1, precision=scaled, loggers=list(loggers))
+    with _no_advice():
+        fabric = Fabric(accelerator="auto", devices=1, precision=scaled, loggers=list(loggers))
     device = fabric.device
     training = TrainingData(data)
     training.require(model)
@@ -117,7 +135,8 @@ def fit(
     batches = _batches(training, model, loss, settings, out, resume, say)
     torch.manual_seed(settings.seed)
     optimiser, rates = make_optimiser([model, loss], settings), settings.rates()
-    _, wrapped = fabric.setup(model, optimiser)
+    with _no_advice():
+        _, wrapped = fabric.setup(model, optimiser)
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
     engine = Engine(model, settings, device, dtype, batches.typical_lengths())
     modules, fixed = {"model": model, "loss": loss}, _fixed(settings, loss)
@@ -131,9 +150,10 @@ def fit(
     say(engine.describe() + ("" if settings.attention_dropout else "; no attention dropout"))
     before_stop, watch = progress.seconds, _Watch(settings, progress)
     meter = Meter(engine.operations_per_token, matmul_rate(device, dtype))
-    loader = Loader(batches, progress.step * settings.accumulate, engine.cut)
+    numbers = itertools.count(progress.step * settings.accumulate)
+    loader = ahead((batch, engine.split(batch.texts)) for batch in map(batches.batch, numbers))
     log = Log(out, fabric, progress.step, settings.steps, say, meter)
-    with engine, loader, log, Stopping() as stopping:
+    with engine, closing(loader), log, Stopping() as stopping:
         if not progress.validations:
             best.validate(engine, model, log, meter)
         asked = False
@@ -143,19 +163,18 @@ def fit(
             for group in optimiser.param_groups:
                 group["lr"] = rates(step)
             for number in range(step * settings.accumulate, (step + 1) * settings.accumulate):
-                waited = loader.waited
-                batch, cut = next(loader)
-                vectors = engine.embed(cut)
-                queries, positives, negatives = vectors.chunk(3)
-                arguments = loss_arguments(loss, batch, device)
-                value = loss(queries, positives, negatives, **arguments)
-                fabric.backward(value / settings.accumulate)
-                assert vectors.grad is not None
-                engine.backward(vectors.grad)
+                asked_at = time.perf_counter()
+                batch, texts = next(loader)
+                waited = time.perf_counter() - asked_at
+                with engine.embed(texts) as vectors:  # at its end, the vectors' gradient goes on to the weights
+                    queries, positives, negatives = vectors.chunk(3)
+                    arguments = loss_arguments(loss, batch, device)
+                    value = loss(queries, positives, negatives, **arguments)
+                    fabric.backward(value / settings.accumulate)
                 if observe is not None:
                     observe(number, *vectors.detach().chunk(3))
                 progress.triplets += len(batch.queries)
-                meter.count(len(batch.queries), cut.tokens, cut.computed, loader.waited - waited)
+                meter.count(len(batch.queries), texts.tokens, texts.computed, waited)
             if settings.clip is not None:
                 fabric.clip_gradients(model, wrapped, max_norm=settings.clip, error_if_nonfinite=False)
             wrapped.step()
@@ -205,9 +224,9 @@ def _batches(
     resume: bool,
     say: Callable[[str], None],
 ) -> Batches:
-    """The run's batches: its sampler, and its teachers if it has some."""
+    """The training run's batches: its sampler, and its teachers if it has some."""
     sampler = make_sampler(model, data, settings, out, resume, say)
-    scale = teacher_scale(data.triplets, settings.loss.teacher_scale, loss, model.similarity, say)
+    scale = margin_scale(data.triplets, settings.loss.teacher_scale, loss, model.similarity, say)
     teacher = None
     if settings.in_batch_teacher is not None:
         name, similarity = settings.in_batch_teacher, model.similarity
@@ -215,13 +234,26 @@ def _batches(
     return Batches(data, sampler, scale, teacher)
 
 
-def _no_advice(record: logging.LogRecord) -> bool:
-    """Leaves out Fabric's advice to multiply float32 less precisely: what we compute in float32, we do on purpose."""
-    return "set_float32_matmul_precision" not in record.getMessage()
+@contextmanager
+def _no_advice() -> Iterator[None]:
+    """Without Fabric's advice to multiply float32 less precisely: what we compute in float32, we do on purpose."""
+    names = ("lightning_fabric.utilities.rank_zero", "pytorch_lightning.utilities.rank_zero")
+    logs = [logging.getLogger(name) for name in names]
+
+    def keep(record: logging.LogRecord) -> bool:
+        return "set_float32_matmul_precision" not in record.getMessage()
+
+    for log in logs:
+        log.addFilter(keep)
+    try:
+        yield
+    finally:
+        for log in logs:
+            log.removeFilter(keep)
 
 
 def _fixed(settings: FitSettings, loss: nn.Module) -> dict[str, Any]:
-    """What a run must not change when it is resumed."""
+    """What must not change when a training run is resumed."""
     learned = any(True for _ in loss.parameters())  # then what it says of itself changes
     of_loss = type(loss).__name__ if learned else repr(loss)
     return {name: getattr(settings, name) for name in FIXED} | {"loss": of_loss}
@@ -235,7 +267,7 @@ def _describe(device: torch.device, batches: Batches, settings: FitSettings) -> 
 
 
 class _Watch:
-    """Stops a run that has gone wrong, and says why."""
+    """Stops training that has gone wrong, and says why."""
 
     def __init__(self, settings: FitSettings, progress: Progress) -> None:
         self._do = f"use a lower learning rate than {settings.learning_rate:g}, or a longer warm-up"

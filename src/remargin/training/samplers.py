@@ -225,7 +225,7 @@ def make_sampler(
     resume: bool,
     say: Callable[[str], None],
 ) -> Sampler:
-    """The settings' sampler. If it needs topics, they are found with the model as it is, and kept in the run's folder.
+    """The settings' sampler. Topics, if it needs them, are computed with the model as it is, and kept in `out`.
 
     Raises:
         InputError: if the sampler needs scores and there are none, or the folder has the topics of other queries.

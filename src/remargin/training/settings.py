@@ -27,18 +27,18 @@ def idle_settings(target: str, in_batch: bool) -> dict[str, tuple[str, ...]]:
     >>> idle_settings("contrastive", in_batch=False)["the contrastive loss"]
     ('in_batch', 'error', 'stop_gradient')
     """
-    found: dict[str, tuple[str, ...]] = {}
+    idle: dict[str, tuple[str, ...]] = {}
     if target == "contrastive":
-        found["the contrastive loss"] = ("in_batch", "error", "stop_gradient")
+        idle["the contrastive loss"] = ("in_batch", "error", "stop_gradient")
     else:
-        found["other losses than contrastive"] = ("temperature",)
+        idle["other losses than contrastive"] = ("temperature",)
     if target == "teacher" and in_batch:
-        found["two teachers"] = ("error", "stop_gradient")
+        idle["two teachers"] = ("error", "stop_gradient")
     elif target == "teacher" or isinstance(_number(target), float):
-        found["targets that are constant anyway"] = ("stop_gradient",)
+        idle["targets that are constant anyway"] = ("stop_gradient",)
     if target != "teacher":
-        found["other targets than teacher"] = ("teacher_scale",)
-    return found
+        idle["other targets than teacher"] = ("teacher_scale",)
+    return idle
 
 
 @dataclass
@@ -64,10 +64,10 @@ class LossSettings:
         if self.error not in get_args(Error):
             raise InputError(f"unknown error {self.error!r}", do=f"use {', '.join(get_args(Error))}")
         usual = {f.name: f.default for f in fields(self)}
-        for what, names in idle_settings(self.target, self.in_batch).items():
+        for case, names in idle_settings(self.target, self.in_batch).items():
             for name in names:
                 if getattr(self, name) != usual[name]:
-                    raise InputError(f"{name} does nothing for {what}", do="leave it out")
+                    raise InputError(f"{name} does nothing for {case}", do="leave it out")
 
     def build(self, similarity: Similarity) -> nn.Module:
         """The loss for an encoder's similarity.
@@ -92,7 +92,33 @@ class LossSettings:
 
 @dataclass
 class FitSettings:
-    """How to train. The defaults were chosen on dev splits; results/defaults.md says how."""
+    """How to train. The defaults were chosen on dev splits; results/defaults.md says how.
+
+    Attributes:
+        loss: which loss, and its own settings.
+        steps, batch_size, accumulate: optimiser steps, triplets in a batch, batches in a step.
+        sampler, clusters, drop_bins: which triplets make a batch; see `remargin.training.samplers`.
+        in_batch_teacher: an encoder that scores every pair of a batch.
+        learning_rate, warm_up, schedule, gamma: the peak learning rate, the share of the steps for linear warm-up, the
+            schedule, and the decay factor per step of the exponential schedule.
+        weight_decay, clip: weight decay of matrices, and the maximum gradient norm; None does not clip.
+        precision, eight_bit: the numeric precision of computing, and 8-bit optimiser states.
+        engine, compile, graphs, token_budget: batch layout, torch.compile, CUDA graphs, and the maximum tokens in
+            memory at once.
+        attention_dropout: keep the model's dropout on attention weights.
+        seed: the random seed.
+        validate_every, validation_measure, validation_depth, validation_queries, patience: steps between validations,
+            the measure that selects the best model, documents to re-rank for each query, the maximum number of
+            queries, and after how many validations without gain training ends.
+        log_every, save_every: steps between log lines, and between checkpoints.
+
+    Raises:
+        InputError: for a value that makes no sense, alone or beside others.
+
+    Example:
+        >>> FitSettings(steps=10, loss=LossSettings("adaptive")) == FitSettings.preset(steps=10, target="adaptive")
+        True
+    """
 
     loss: LossSettings = field(default_factory=LossSettings)
     steps: int = 400
@@ -172,6 +198,35 @@ class FitSettings:
         if self.precision not in ("auto", "32", "bf16", "16"):
             raise InputError(f"unknown precision {self.precision!r}", do="use auto, 32, bf16 or 16")
 
+    @classmethod
+    def preset(cls, preset: str = "default", **changes: Any) -> FitSettings:
+        """The settings of a preset, with some of them changed; those of the loss go by their own names.
+
+        A None is a value like any other: `clip=None` trains without gradient clipping, `patience=None` without early
+        stopping.
+
+        Args:
+            preset: default, paper, or released: what the paper says, and what its released code does.
+            **changes: values for fields of `FitSettings` and of `LossSettings`.
+
+        Raises:
+            InputError: for an unknown preset, and for a value that makes no sense or has no effect.
+
+        Example:
+            >>> settings = FitSettings.preset("paper", steps=10, target="adaptive")
+            >>> settings.steps, settings.batch_size, settings.loss.target
+            (10, 128, 'adaptive')
+            >>> FitSettings.preset("paper", batch_size=64).learning_rate == 5e-6 / 64
+            True
+        """
+        if preset not in PRESETS:
+            raise InputError(f"unknown preset {preset!r}", do=f"use {', '.join(PRESETS)}")
+        values = {**PRESETS[preset], **changes}
+        if preset == "paper":
+            values.setdefault("learning_rate", PAPERS_RATE / (values["batch_size"] or 1))
+        loss = {field.name for field in fields(LossSettings)} & values.keys()
+        return cls(loss=LossSettings(**{name: values.pop(name) for name in loss}), **values)
+
     def rates(self) -> RateSchedule:
         """The learning rate of each step."""
         return RateSchedule(self.learning_rate, self.steps, self.warm_up, self.schedule, self.gamma)
@@ -191,30 +246,9 @@ _PAPER: dict[str, Any] = {
 PAPERS_RATE = 5e-6  # divided by the batch size
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "paper": _PAPER,  # its learning rate depends on the batch size, see `fit_settings`
+    "paper": _PAPER,  # its learning rate depends on the batch size, see `FitSettings.preset`
     "released": {**_PAPER, "learning_rate": 5e-7},
 }
-
-
-def fit_settings(preset: str = "default", **overrides: Any) -> FitSettings:
-    """A preset with some settings changed; those of the loss go by their own names.
-
-    A None is a value like any other: `clip=None` trains without clipping, and `patience=None` to the last step.
-
-    >>> settings = fit_settings("paper", steps=10, target="adaptive")
-    >>> settings.steps, settings.batch_size, settings.loss.target
-    (10, 128, 'adaptive')
-    >>> fit_settings("paper", batch_size=64).learning_rate == 5e-6 / 64
-    True
-    """
-    if preset not in PRESETS:
-        raise InputError(f"unknown preset {preset!r}", do=f"use {', '.join(PRESETS)}")
-    values = {**PRESETS[preset], **overrides}
-    if preset == "paper":
-        values.setdefault("learning_rate", PAPERS_RATE / (values["batch_size"] or 1))
-    of_loss = {f.name for f in fields(LossSettings)}
-    loss = LossSettings(**{name: values.pop(name) for name in list(values) if name in of_loss})
-    return FitSettings(loss=loss, **values)
 
 
 def _number(text: str) -> float | str:

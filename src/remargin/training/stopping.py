@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, held back until a run can be left without losing a step."""
+"""Ctrl-C and SIGTERM, held back until training can be left without losing a step."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def require_teachers(loss: nn.Module, triplets: Triplets, settings: FitSettings)
         raise InputError("dual supervision needs a second teacher", do="name an in_batch_teacher in the settings")
 
 
-def teacher_scale(
+def margin_scale(
     triplets: Triplets, asked: float | None, loss: nn.Module, similarity: Similarity, say: Callable[[str], None]
 ) -> float:
     """What the teacher's margins are multiplied with: what was asked for, or what brings them into a cosine's range."""
@@ -71,13 +71,15 @@ def natural_scale(triplets: Triplets, similarity: Similarity) -> float:
 
 def loss_arguments(loss: nn.Module, batch: TripletBatch, device: torch.device) -> dict[str, Any]:
     """The further arguments of a loss for a batch. Ids stay on the CPU: they are compared there while the GPU works."""
-    found: dict[str, Any] = {}
-    for name in takes(loss):
+    arguments: dict[str, Any] = {}
+    for name in getattr(loss, "takes", ()):
         if name == IDS:
-            found[name] = tuple(torch.from_numpy(rows) for rows in (batch.queries, batch.positives, batch.negatives))
+            arguments[name] = tuple(
+                torch.from_numpy(rows) for rows in (batch.queries, batch.positives, batch.negatives)
+            )
         else:
-            found[name] = getattr(batch, name).to(device)
-    return found
+            arguments[name] = getattr(batch, name).to(device)
+    return arguments
 
 
 def statistics(
@@ -89,6 +91,6 @@ def statistics(
         left_out |= {"explicit_mean", "spread", "target_mean", "target_min", "target_max"}
         own = getattr(loss, "similarity", None)
         loss, arguments = MarginLoss(similarity="dot" if own == "dot" else "cosine"), {}
-    found = loss.statistics(queries.detach(), positives.detach(), negatives.detach(), **arguments)
-    values = torch.stack(found).tolist()
-    return {name: value for name, value in zip(found._fields, values, strict=True) if name not in left_out}
+    measured = loss.statistics(queries.detach(), positives.detach(), negatives.detach(), **arguments)
+    values = torch.stack(measured).tolist()
+    return {name: value for name, value in zip(measured._fields, values, strict=True) if name not in left_out}

@@ -1,4 +1,4 @@
-"""Topics of queries: k-means over their vectors, once for each run."""
+"""Topics of queries: k-means over their vectors, once for each training run."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def kmeans(vectors: Tensor, clusters: int, seed: int, iterations: int = ITERATIO
         iterations: how many, at most; it ends when no vector changes its cluster.
 
     Example:
-        >>> found = kmeans(torch.tensor([[0.0], [9.0], [0.1], [9.1]]), clusters=2, seed=0).tolist()
-        >>> found in ([0, 1, 0, 1], [1, 0, 1, 0])
+        >>> topics = kmeans(torch.tensor([[0.0], [9.0], [0.1], [9.1]]), clusters=2, seed=0).tolist()
+        >>> topics in ([0, 1, 0, 1], [1, 0, 1, 0])
         True
     """
     centre = vectors.mean(0)  # distances from there are small numbers, and so more exact
@@ -50,10 +50,10 @@ def kmeans(vectors: Tensor, clusters: int, seed: int, iterations: int = ITERATIO
     centroids = _first_centroids(vectors, centre, min(clusters, len(vectors)), own)
     nearest = torch.full((len(vectors),), -1, device=vectors.device)
     for _ in range(iterations):
-        found, sums = _assign(vectors, centre, centroids)
-        if torch.equal(found, nearest):
+        assigned, sums = _assign(vectors, centre, centroids)
+        if torch.equal(assigned, nearest):
             break
-        nearest = found
+        nearest = assigned
         counts = torch.bincount(nearest, minlength=len(centroids))[:, None]
         centroids = torch.where(counts > 0, sums / counts.clamp(min=1), centroids)
     numbers: Tensor = nearest.unique(return_inverse=True)[1]
@@ -128,8 +128,8 @@ def query_topics(
     """
     encoder = copy.copy(model)  # of the same weights; what it lays out to encode with goes when it goes
     blocks = np.split(rows, range(QUERIES_AT_ONCE, len(rows), QUERIES_AT_ONCE))
-    found = [encoder.encode_tokens(queries.take(block)) for block in track(blocks, "encoding queries")]
-    vectors = torch.from_numpy(np.concatenate(found)).to(model.device)
+    encoded = [encoder.encode_tokens(queries.take(block)) for block in track(blocks, "encoding queries")]
+    vectors = torch.from_numpy(np.concatenate(encoded)).to(model.device)
     if not bool(torch.isfinite(vectors).all()):
         raise InputError("the model gives queries vectors that are not numbers", do="use another model")
     topics = np.full(len(queries), -1, np.int32)
@@ -145,7 +145,7 @@ def run_topics(
     resume: bool,
     say: Callable[[str], None],
 ) -> NDArray[np.int32]:
-    """The topics in a run's file, if the run goes on; else those that `find` finds, and the file is written.
+    """The topics in a training run's file, if it is resumed; else those that `find` makes, and the file is written.
 
     Args:
         path: the file.
@@ -153,7 +153,7 @@ def run_topics(
         rows: those that must have a topic.
         find: makes the topics.
         resume: take the file, if it is there.
-        say: gets a line when topics are found.
+        say: called with a message when topics were made.
 
     Raises:
         InputError: if the file is damaged, or has the topics of other queries.
@@ -171,7 +171,7 @@ def run_topics(
 
 
 def _read(path: Path, queries: int, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-    do = "start the run anew in another folder"
+    do = "start the training run anew in another folder"
     content = path.read_bytes() if path.is_file() else b""
     array, checksum = content[:-DIGEST], content[-DIGEST:]
     if hashlib.sha256(array).digest() != checksum:

@@ -1,4 +1,4 @@
-"""Validation while training: re-rank what a first stage found for held-out queries."""
+"""Validation while training: re-ranking a first stage's candidates for held-out queries."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from remargin.data.tokens import TokenStore
 from remargin.evaluation.measures import evaluate, own_cutoff, require_measures
 from remargin.evaluation.runs import Run
 from remargin.losses.inputs import Similarity
-from remargin.model.packing import Packed, together
+from remargin.model.packing import Packed
+from remargin.model.tokenizer import Tokens
 from remargin.retrieval.candidates import candidates
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 
 
 class Validator:
-    """Measures a model on a split's queries by re-ranking what a first stage found for them.
+    """Measures a model on a split's queries by re-ranking a first stage's candidates.
 
     All but the encoding is done once.
 
@@ -48,15 +49,17 @@ class Validator:
         self._top = _top(self._measures)
         collection = Collection.load(folder, split).sample(settings.validation_queries, settings.seed)
         chosen, self._qrels = list(collection.queries), collection.qrels
-        found_before = candidates(collection, settings.validation_depth, first_stage)
-        self._candidates = {query: list(found) for query, found in found_before.items()}
+        rankings = candidates(collection, settings.validation_depth, first_stage)
+        self._candidates = {query: list(ranking) for query, ranking in rankings.items()}
         queries, documents = (TokenStore(folder / "tokens" / kind) for kind in ("queries", "documents"))
-        needed = sorted({document for found in self._candidates.values() for document in found})
-        self._texts = together([queries.take(queries.ids.rows(chosen)), documents.take(documents.ids.rows(needed))])
+        needed = sorted({document for ranked in self._candidates.values() for document in ranked})
+        self._texts = Tokens.together(
+            [queries.take(queries.ids.rows(chosen)), documents.take(documents.ids.rows(needed))]
+        )
         place = {document: len(chosen) + i for i, document in enumerate(needed)}
         self._rows = [
-            torch.tensor([place[document] for document in found], dtype=torch.long)
-            for found in self._candidates.values()
+            torch.tensor([place[document] for document in ranked], dtype=torch.long)
+            for ranked in self._candidates.values()
         ]
         self._parts: tuple[list[Packed], Tensor] | None = None
 
@@ -77,10 +80,10 @@ class Validator:
         values = iter(torch.cat([top.values for top in best]).tolist())  # from here on, the device is waited for
         places = torch.cat([top.indices for top in best]).tolist()
         scores, start = {}, 0
-        for (query, found), top in zip(self._candidates.items(), best, strict=True):
-            of_query = places[start : start + len(top.values)]
-            scores[query] = {found[place]: value for place, value in zip(of_query, values, strict=False)}
-            start += len(of_query)
+        for (query, documents), top in zip(self._candidates.items(), best, strict=True):
+            ranked = places[start : start + len(top.values)]
+            scores[query] = {documents[place]: value for place, value in zip(ranked, values, strict=False)}
+            start += len(ranked)
         return evaluate(Run.of(scores), self._qrels, self._measures).means
 
 

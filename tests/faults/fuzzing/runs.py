@@ -20,14 +20,14 @@ from remargin.report.sections import Section
 from remargin.report.tables import MISSING, Block, Cell, Table, number
 from remargin.teacher.in_batch import InBatchTeacher
 from remargin.teacher.training import TeacherSettings, train_cross_encoder
-from remargin.training.run import RunRequest, start
-from remargin.training.settings import fit_settings
+from remargin.training.fitting import fit
+from remargin.training.settings import FitSettings
 from remargin.training.topics import run_topics
 
 from .mutations import BINARY, CONFIG, HEADER, LEDGER
 from .running import Case
 from .stores import only
-from .world import SETTINGS, World, killed_at, silent
+from .world import World, killed_at, silent
 
 
 def checkpoint(world: World) -> Case:
@@ -55,14 +55,14 @@ def resumed_run(world: World) -> Case:
     folder = world.folder("resumed")
 
     def resume(folder: Path) -> None:
-        start(world.request(folder / "run"), SETTINGS, resume=True, say=silent)
+        world.fit(folder / "run", resume=True)
 
     def until_the_second_step(line: str) -> None:
         if line.startswith("step 2/"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        start(world.request(folder / "run"), SETTINGS, say=until_the_second_step)
+        world.fit(folder / "run", say=until_the_second_step)
     files = {
         "run/checkpoint/progress.json": HEADER,
         "run/config.yaml": CONFIG,
@@ -77,13 +77,13 @@ def resumed_run(world: World) -> Case:
 
 def run_on_prepared_data(world: World) -> Case:
     """`fit` on what `prepare` wrote, with a teacher's scores."""
-    settings = fit_settings(steps=1, batch_size=4, precision="32", target="teacher", validation_depth=5)
+    settings = FitSettings.preset(steps=1, batch_size=4, precision="32", target="teacher", validation_depth=5)
 
-    def fit(folder: Path) -> None:
-        start(RunRequest(str(folder), str(world.model), folder / "run"), settings, say=silent)
+    def fit_on(folder: Path) -> None:
+        fit(folder, world.model, folder / "run", settings, say=silent)
 
     files = {"remargin.json": HEADER, "triplets/header.json": HEADER, "tokens/documents/header.json": HEADER}
-    return Case(world.prepared, files, (fit,), count=100)
+    return Case(world.prepared, files, (fit_on,), count=100)
 
 
 def topics(world: World) -> Case:

@@ -29,7 +29,7 @@ from remargin.retrieval.index import add_documents, build_index, delete_document
 from remargin.retrieval.search import load_index
 from remargin.retrieval.vectors import Vectors, encode
 from remargin.teacher import scoring as teaching
-from remargin.teacher.scoring import taught_before, teach
+from remargin.teacher.scoring import score_triplets, taught_before
 
 from .models import TEXTS
 from .mutations import HEADER, JOURNAL, JSON, JSON_LINES, YAML, Format
@@ -212,7 +212,7 @@ def stopped_teaching(world: World) -> Case:
     folder = world.folder("teaching")
 
     def again(folder: Path) -> None:
-        teach(world.triplets, folder / "scored.tsv", world.cross_encoder, world.train)
+        score_triplets(world.triplets, folder / "scored.tsv", world.cross_encoder, world.train)
 
     with killed_at(teaching, "_with_scores"):
         again(folder)
@@ -221,13 +221,13 @@ def stopped_teaching(world: World) -> Case:
 
 def report_of_teaching(world: World) -> Case:
     folder = world.folder("taught")
-    teach(world.triplets, folder / "scored.tsv", world.cross_encoder, world.train)
+    score_triplets(world.triplets, folder / "scored.tsv", world.cross_encoder, world.train)
 
     def before(folder: Path) -> None:
         taught_before(world.triplets, folder / "scored.tsv", world.cross_encoder, world.train)
 
     def again(folder: Path) -> None:
-        teach(world.triplets, folder / "scored.tsv", world.cross_encoder, world.train, overwrite=True)
+        score_triplets(world.triplets, folder / "scored.tsv", world.cross_encoder, world.train, overwrite=True)
 
     return Case(folder, {"scored.tsv.json": HEADER}, (before, again), count=300)
 

@@ -21,8 +21,8 @@ from remargin.paper.released import released_loss
 from remargin.paper.running import run_experiments
 from remargin.study.plan import Plan
 from remargin.study.study import Study
-from remargin.training.run import RunRequest, start
-from remargin.training.settings import FitSettings, fit_settings
+from remargin.training.fitting import fit
+from remargin.training.settings import FitSettings
 
 WORDS = ["value", "list", "text", "model", "train", "test", "file", "query"]
 DATA, OTHER = "docstrings:json,csv,string", "docstrings:email"
@@ -40,7 +40,7 @@ PLAN = Plan(
     preset="default",
     validation_queries=4,
 )
-SETTINGS: FitSettings = fit_settings(
+SETTINGS: FitSettings = FitSettings.preset(
     steps=2, batch_size=4, precision="32", log_every=1, save_every=1, validate_every=1, validation_depth=5
 )
 
@@ -120,13 +120,13 @@ class World:
         prepare(self.beir, self.model, folder / "data", folder / "scored.tsv", **asdict(self.encoder.text_settings))
         return folder / "data"
 
-    def request(self, out: Path) -> RunRequest:
-        return RunRequest(str(self.beir), str(self.model), out, self.triplets)
+    def fit(self, out: Path, resume: bool = False, say: Callable[[str], None] = silent) -> None:
+        fit(self.beir, self.model, out, SETTINGS, triplets=self.triplets, resume=resume, say=say)
 
     @cached_property
     def run(self) -> Path:
         """A training run that is done."""
-        start(self.request(self.root / "run"), SETTINGS, say=silent)
+        self.fit(self.root / "run")
         return self.root / "run"
 
     @cached_property

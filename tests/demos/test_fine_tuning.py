@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from remargin import InputError
-from remargin.demo import demo as module
-from remargin.demo.demo import DemoSettings, bundled_minilm, demo
+from remargin.demos import fine_tuning as module
+from remargin.demos.fine_tuning import bundled_minilm, demo
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def faq(tmp_path: Path) -> Path:
 
 def test_the_whole_way_on_a_users_own_texts(faq: Path, tiny_model: Any, tmp_path: Path) -> None:
     lines: list[str] = []
-    settings = DemoSettings(f"pairs:{faq}", str(tiny_model("bert")), tmp_path / "demo", 3, 8, 1e-4, 32)
-    metrics = demo(settings, lines.append)
+    settings = (f"pairs:{faq}", str(tiny_model("bert")), tmp_path / "demo", 3, 8, 1e-4, 32)
+    metrics = demo(*settings, say=lines.append)
     assert json.loads((tmp_path / "demo" / "metrics.json").read_text()) == metrics
     assert metrics["bm25"]["RR"]["mean"] > 0.9
     for name in ("bm25", "before", "after", "gain"):
@@ -39,7 +39,7 @@ def test_the_whole_way_on_a_users_own_texts(faq: Path, tiny_model: Any, tmp_path
     assert {"metrics.json", "config.yaml", "report.html", "best", "last", "model", "report.json"} <= written
     assert {"bm25.trec.gz", "before.trec.gz", "after.trec.gz"} <= written
     with pytest.raises(InputError, match=r"demo: already exists; choose another place \(--out\), or delete it"):
-        demo(settings, lines.append)
+        demo(*settings, say=lines.append)
     text = "\n".join(lines)
     assert "This will take about" in text
     changed = metrics["gain"]["RR"]["low"] != metrics["gain"]["RR"]["high"]

@@ -21,10 +21,11 @@ from remargin.data.shuffle import Shuffle
 from remargin.data.training_data import TrainingData
 from remargin.evaluation.runs import Run
 from remargin.losses.teacher import DualTeacherLoss
+from remargin.training import loop
 from remargin.training.engine import Engine
-from remargin.training.loop import fit
+from remargin.training.loop import train
 from remargin.training.optimiser import make_optimiser
-from remargin.training.settings import PRESETS, fit_settings
+from remargin.training.settings import PRESETS, FitSettings
 from remargin.training.validation import Validator
 
 from .conftest import random_batches, settings, silent
@@ -37,7 +38,7 @@ def test_the_loop_is_a_plain_loop(prepared: Path, tiny_model: Any, tmp_path: Pat
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     chosen = settings(steps=5, warm_up=0.4, weight_decay=0.1, clip=0.5, log_every=1)
-    fit(model, prepared, tmp_path / "run", settings=chosen, say=silent)
+    train(model, prepared, tmp_path / "run", settings=chosen, say=silent)
     data = TrainingData(prepared)
     decayed = [p for p in plain.parameters() if p.requires_grad and p.ndim > 1]
     others = [p for p in plain.parameters() if p.requires_grad and p.ndim <= 1]
@@ -96,38 +97,59 @@ def test_several_negatives_take_turns_and_scores_become_margins(tiny_model: Any,
     assert second.teacher_margin.tolist() == [4.0] * 4
     model = BiEncoder.from_pretrained(tiny_model("bert"), document_length=64)
     with pytest.raises(InputError, match="made with length 200, not 64"):
-        fit(model, tmp_path / "data", tmp_path / "run", settings=settings(target="teacher"), say=silent)
+        train(model, tmp_path / "data", tmp_path / "run", settings=settings(target="teacher"), say=silent)
 
 
-def test_advice_that_we_do_not_follow_is_not_passed_on(
-    model: BiEncoder, prepared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_advice_that_we_do_not_follow_is_not_passed_on_while_we_train(
+    model: BiEncoder, prepared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit(model, prepared, tmp_path / "out", settings=settings(steps=1))
     log = logging.getLogger("lightning_fabric.utilities.rank_zero")
+
+    class Advising(loop.Fabric):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            log.info("you should set `torch.set_float32_matmul_precision('medium' | 'high')`")
+            log.info("something else")
+
+    monkeypatch.setattr(loop, "Fabric", Advising)
     with caplog.at_level(logging.INFO, log.name):
-        log.info("you should set `torch.set_float32_matmul_precision('medium' | 'high')`")
-        log.info("something else")
-    assert caplog.messages == ["something else"]
+        train(model, prepared, tmp_path / "out", settings=settings(steps=1), say=silent)
+        assert caplog.messages == ["something else"]
+        log.info("see torch.set_float32_matmul_precision")  # what others log is theirs
+    assert caplog.messages[-1] == "see torch.set_float32_matmul_precision"
+    assert not log.filters
+
+
+def test_random_numbers_of_others_go_on_as_if_nothing_had_been_trained(
+    model: BiEncoder, prepared: Path, tmp_path: Path
+) -> None:
+    torch.manual_seed(3)
+    wanted = torch.rand(2)
+    torch.manual_seed(3)
+    train(model, prepared, tmp_path / "out", settings=settings(steps=1), say=silent)
+    assert torch.equal(torch.rand(2), wanted)
 
 
 def test_a_setting_that_needs_a_value_is_not_none() -> None:
     for name in ("steps", "learning_rate", "batch_size"):
         with pytest.raises(InputError, match=f"{name} is None; give a value, or leave it out"):
-            fit_settings(**{name: None})
+            FitSettings.preset(**{name: None})
     with pytest.raises(InputError, match="batch_size is 0"):
-        fit_settings("paper", batch_size=0)
+        FitSettings.preset("paper", batch_size=0)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_runs_a_step(preset: str, model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
     before = {name: p.clone() for name, p in model.named_parameters()}
-    fitted = fit(model, prepared, tmp_path / "run", settings=fit_settings(preset, steps=1, precision="32"), say=silent)
+    fitted = train(
+        model, prepared, tmp_path / "run", settings=FitSettings.preset(preset, steps=1, precision="32"), say=silent
+    )
     assert fitted.steps == 1
     assert any(not torch.equal(before[name], p) for name, p in model.named_parameters())
 
 
 def test_presets_are_what_the_paper_and_its_code_say() -> None:
-    paper, released = fit_settings("paper"), fit_settings("released")
+    paper, released = FitSettings.preset("paper"), FitSettings.preset("released")
     assert paper.learning_rate == pytest.approx(3.9e-8, rel=0.01)
     assert released.learning_rate == 5e-7
     for preset in (paper, released):
@@ -138,14 +160,14 @@ def test_presets_are_what_the_paper_and_its_code_say() -> None:
 
 
 def test_clipping_and_patience_can_be_switched_off() -> None:
-    assert (fit_settings().clip, fit_settings("paper").patience) == (1.0, 16)
-    assert (fit_settings(clip=None).clip, fit_settings("paper", patience=None).patience) == (None, None)
+    assert (FitSettings.preset().clip, FitSettings.preset("paper").patience) == (1.0, 16)
+    assert (FitSettings.preset(clip=None).clip, FitSettings.preset("paper", patience=None).patience) == (None, None)
 
 
 @pytest.mark.parametrize("target", ["0.3", "adaptive", "distributed", "mean", "contrastive"])
 def test_every_loss_trains(target: str, model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
     chosen = settings(target=target, steps=30, log_every=1, learning_rate=3e-3)
-    fit(model, prepared, tmp_path / "run", settings=chosen, say=silent)
+    train(model, prepared, tmp_path / "run", settings=chosen, say=silent)
     with open(tmp_path / "run" / "metrics.csv", newline="") as file:
         losses = [float(row["loss"]) for row in csv.DictReader(file)]
     assert len(losses) == 30
@@ -158,7 +180,7 @@ def test_training_makes_the_encoder_better(tiny_model: Any, prepared: Path, tmp_
     collection = Collection.load(prepared, "train")
     everything = Run.of({query: dict.fromkeys(collection.documents, 1.0) for query in collection.queries})
     validator = Validator(prepared, "train", chosen, everything)
-    fitted = fit(model, prepared, tmp_path / "run", settings=chosen, validator=validator, say=silent)
+    fitted = train(model, prepared, tmp_path / "run", settings=chosen, validator=validator, say=silent)
     assert fitted.before is not None
     assert fitted.best is not None
     assert fitted.best > fitted.before + 0.1
@@ -177,7 +199,7 @@ def test_early_stopping_on_a_metric_that_falls(model: BiEncoder, prepared: Path,
             return {self.measure: next(values)}
 
     chosen = settings(steps=60, validate_every=2, patience=3)
-    fitted = fit(model, prepared, tmp_path / "run", settings=chosen, validator=Falling(), say=silent)  # type: ignore[arg-type]
+    fitted = train(model, prepared, tmp_path / "run", settings=chosen, validator=Falling(), say=silent)  # type: ignore[arg-type]
     assert fitted.stopped_early
     assert (fitted.steps, fitted.best, fitted.best_step) == (8, 0.6, 2)
     best, last = (safetensors.torch.load_file(tmp_path / "run" / n / "model.safetensors") for n in ("best", "last"))
@@ -196,13 +218,13 @@ def _all_the_same(model: BiEncoder, prepared: Path, out: Path) -> Any:
             return {self.measure: 0.5}
 
     chosen = settings(steps=4, validate_every=2, patience=2)
-    return fit(model, prepared, out, settings=chosen, validator=Same(), say=silent)  # type: ignore[arg-type]
+    return train(model, prepared, out, settings=chosen, validator=Same(), say=silent)  # type: ignore[arg-type]
 
 
 def test_a_loss_that_is_not_a_number_stops_with_a_reason(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
     wild = {"learning_rate": 1e30, "clip": float("inf"), "warm_up": 0}
     with pytest.raises(InputError, match=r"the loss is nan at step .*; use a lower learning rate than 1e\+30"):
-        fit(model, prepared, tmp_path / "run", settings=settings(**wild), say=silent)
+        train(model, prepared, tmp_path / "run", settings=settings(**wild), say=silent)
 
 
 def test_so_does_one_between_two_lines_of_the_log(tiny_model: Any, prepared: Path, tmp_path: Path) -> None:
@@ -211,7 +233,7 @@ def test_so_does_one_between_two_lines_of_the_log(tiny_model: Any, prepared: Pat
     validator = Validator(prepared, "dev", chosen)
     model = BiEncoder.from_pretrained(tiny_model("bert"))
     with pytest.raises(InputError, match="the loss is nan at step 3"):
-        fit(model, prepared, tmp_path / "run", settings=chosen, validator=validator, say=silent)
+        train(model, prepared, tmp_path / "run", settings=chosen, validator=validator, say=silent)
 
 
 def test_a_collapsed_encoder_stops_with_a_reason(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
@@ -219,7 +241,7 @@ def test_a_collapsed_encoder_stops_with_a_reason(model: BiEncoder, prepared: Pat
         model.backbone.encoder.layer[-1].output.LayerNorm.weight.zero_()
         model.backbone.encoder.layer[-1].output.LayerNorm.bias.fill_(1.0)
     with pytest.raises(InputError, match="the encoder has collapsed at step 1"):
-        fit(model, prepared, tmp_path / "run", settings=settings(), say=silent)
+        train(model, prepared, tmp_path / "run", settings=settings(), say=silent)
 
 
 def test_accumulation_is_the_mean_of_its_batches(prepared: Path, tiny_model: Any, tmp_path: Path) -> None:
@@ -231,7 +253,7 @@ def test_accumulation_is_the_mean_of_its_batches(prepared: Path, tiny_model: Any
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
         chosen = settings(target="0.3", steps=1, clip=None, warm_up=0, **options)
-        fit(model, prepared, tmp_path / str(len(vectors)), settings=chosen, say=silent)
+        train(model, prepared, tmp_path / str(len(vectors)), settings=chosen, say=silent)
         vectors.append(model.encode_documents(["the value of abcd", "how is it"]))
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-3)
     assert np.abs(vectors[0] - vectors[2]).max() > 2 * np.abs(vectors[0] - vectors[1]).max()
@@ -279,12 +301,12 @@ def test_eight_bits_need_their_package(model: BiEncoder, monkeypatch: pytest.Mon
 )
 def test_wrong_settings_are_one_clear_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        fit_settings(**options)
+        FitSettings.preset(**options)
 
 
 def test_a_wrong_target_is_one_clear_line() -> None:
     with pytest.raises(InputError, match=r"unknown target 'adaptve'; use adaptive, .*, contrastive, or a number"):
-        fit_settings(target="adaptve").loss.build("cosine")
+        FitSettings.preset(target="adaptve").loss.build("cosine")
 
 
 def test_teachers_are_asked_for_before_the_first_validation(
@@ -294,12 +316,12 @@ def test_teachers_are_asked_for_before_the_first_validation(
         raise AssertionError("validated")
 
     with pytest.raises(InputError, match='target "teacher" needs scores; take triplets that have them'):
-        fit(model, prepared, tmp_path / "a", settings=settings(target="teacher"), validator=never, say=silent)  # type: ignore[arg-type]
+        train(model, prepared, tmp_path / "a", settings=settings(target="teacher"), validator=never, say=silent)  # type: ignore[arg-type]
     rows = ({"query": f"q {i}", "positive": f"p {i}", "negative": f"n {i}", "scores": [3, i % 3]} for i in range(16))
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     prepare(None, tiny_model("bert"), tmp_path / "data", tmp_path / "t.jsonl", document_length=64)
     with pytest.raises(InputError, match="dual supervision needs a second teacher"):
-        fit(model, tmp_path / "data", tmp_path / "b", DualTeacherLoss(), settings(), never, say=silent)  # type: ignore[arg-type]
+        train(model, tmp_path / "data", tmp_path / "b", DualTeacherLoss(), settings(), never, say=silent)  # type: ignore[arg-type]
 
 
 def test_a_loss_of_ones_own_may_have_any_attributes(model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
@@ -311,7 +333,7 @@ def test_a_loss_of_ones_own_may_have_any_attributes(model: BiEncoder, prepared: 
         def forward(self, queries: Any, positives: Any, negatives: Any) -> Any:
             return torch.relu(0.3 - self.similarity(queries, positives) + self.similarity(queries, negatives)).mean()
 
-    assert fit(model, prepared, tmp_path, Own(), settings(steps=2), say=silent).steps == 2
+    assert train(model, prepared, tmp_path, Own(), settings(steps=2), say=silent).steps == 2
 
     class Listens(Own):
         takes = ("ids",)
@@ -320,9 +342,9 @@ def test_a_loss_of_ones_own_may_have_any_attributes(model: BiEncoder, prepared: 
             assert [rows.shape for rows in ids] == [vectors[0].shape[:1]] * 3
             return super().forward(*vectors)
 
-    assert fit(model, prepared, tmp_path / "listens", Listens(), settings(steps=2), say=silent).steps == 2
+    assert train(model, prepared, tmp_path / "listens", Listens(), settings(steps=2), say=silent).steps == 2
     Listens.takes = ("ids", "weather")  # type: ignore[assignment]
     with pytest.raises(InputError, match="the loss takes weather, which `fit` does not have; it can take ids"):
-        fit(model, prepared, tmp_path / "a", Listens(), settings(steps=2), say=silent)
+        train(model, prepared, tmp_path / "a", Listens(), settings(steps=2), say=silent)
     with pytest.raises(InputError, match="a teacher's in-batch targets need a second teacher; use DualTeacherLoss"):
-        fit(model, prepared, tmp_path / "b", MarginLoss("teacher", in_batch=True), settings(steps=2), say=silent)
+        train(model, prepared, tmp_path / "b", MarginLoss("teacher", in_batch=True), settings(steps=2), say=silent)

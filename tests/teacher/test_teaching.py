@@ -9,8 +9,8 @@ import pytest
 
 from remargin import Collection
 from remargin.model.cross_encoder import CrossEncoder
-from remargin.teacher import from_collection as collection_teacher
-from remargin.teacher.from_collection import train_teacher
+from remargin.teacher import teaching
+from remargin.teacher.teaching import train_teacher
 from remargin.teacher.training import TeacherSettings
 
 
@@ -30,9 +30,9 @@ def test_dev_decides_and_shares_the_documents(
     data: Path, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    original = collection_teacher.train_cross_encoder
+    original = teaching.train_cross_encoder
     monkeypatch.setattr(
-        collection_teacher, "train_cross_encoder", lambda *given, **more: seen.append(given) or original(*given, **more)
+        teaching, "train_cross_encoder", lambda *given, **more: seen.append(given) or original(*given, **more)
     )
     model, collection, said = CrossEncoder.from_pretrained(tiny_model("bert")), Collection.load(data, "train"), []
     settings = TeacherSettings(epochs=1, batch_size=2)
