@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Data, Overwrite, SkipBad, Threads, say_skipped
+from remargin.cli.options import INT, Config, Data, Overwrite, SkipBad, Threads, say_skipped
 from remargin.progress import tell
 
 TRAINING = "Training the teacher (--train-from)"
@@ -39,7 +39,9 @@ def teach(
     length: Annotated[
         int | None,
         typer.Option(
-            min=8, help="Maximum length of a query and a document together, in tokens; documents are truncated."
+            min=8,
+            metavar=INT,
+            help="Maximum tokens of a query and a document together; documents are truncated.",
         ),
     ] = None,
     split: Annotated[str | None, typer.Option(help="Split of the triplets' queries.", show_default="train")] = None,
@@ -56,8 +58,7 @@ def teach(
 ) -> None:
     """Give triplets a teacher's scores, for `remargin fit --target teacher`.
 
-    If interrupted, the same command continues: scoring after the last block of pairs, training from its last
-    checkpoint.
+    If interrupted, the same command continues: scoring after the last block, training from the last checkpoint.
     """
     given = {name: value for name, value in locals().items() if name not in ("threads", "config")}
     import remargin
