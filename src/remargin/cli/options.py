@@ -174,6 +174,11 @@ def skip_bad_option(panel: str | None = None) -> Any:
     return typer.Option(help="Skip bad input, and count it.", rich_help_panel=panel)
 
 
+def overwrite_option(panel: str | None = None) -> Any:
+    """`--overwrite`, in a panel of the help."""
+    return typer.Option(help="Replace the output if it exists.", rich_help_panel=panel)
+
+
 Threads = Annotated[int | None, threads_option()]
 Config = Annotated[Path | None, config_option()]
 _DATA = typer.Option(
@@ -195,4 +200,4 @@ Measures = Annotated[
 ]
 Split = Annotated[str, typer.Option(help="Split of the collection.")]
 SkipBad = Annotated[bool, skip_bad_option()]
-Overwrite = Annotated[bool, typer.Option(help="Replace the output if it exists.")]
+Overwrite = Annotated[bool, overwrite_option()]

@@ -7,10 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import INT, Config, Data, Overwrite, SkipBad, Threads, say_skipped
+from remargin.cli.options import (
+    INT,
+    Data,
+    config_option,
+    overwrite_option,
+    say_skipped,
+    skip_bad_option,
+    threads_option,
+)
 from remargin.progress import tell
 
-TRAINING = "Training the teacher (--train-from)"
+TRAINING, RUNNING = "Training the teacher (--train-from)", "Input, output and speed"
 
 
 def _training(help: str, default: str | bool = True) -> Any:
@@ -51,10 +59,10 @@ def teach(
     learning_rate: Annotated[float | None, _training("Peak learning rate.", "0.0001")] = None,
     seed: Annotated[int | None, _training("Random seed.", "0")] = None,
     validation_run: Annotated[Path | None, _training("Run file of the dev queries to re-rank.", "BM25's")] = None,
-    skip_bad: SkipBad = False,
-    overwrite: Overwrite = False,
-    threads: Threads = None,
-    config: Config = None,
+    skip_bad: Annotated[bool, skip_bad_option(RUNNING)] = False,
+    overwrite: Annotated[bool, overwrite_option(RUNNING)] = False,
+    threads: Annotated[int | None, threads_option(RUNNING)] = None,
+    config: Annotated[Path | None, config_option(RUNNING)] = None,
 ) -> None:
     """Give triplets a teacher's scores, for `remargin fit --target teacher`.
 
