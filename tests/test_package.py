@@ -77,6 +77,25 @@ def test_the_top_of_the_package_is_a_few_rooms() -> None:
     assert {path.name for path in top if not path.is_dir()} == loose
 
 
+def test_importing_every_module_changes_nothing_global() -> None:
+    program = """
+        import importlib, logging, pkgutil, sys, torch, transformers, remargin
+        from torch.optim import optimizer
+        def state():
+            filters = [log for log in logging.root.manager.loggerDict.values() if getattr(log, "filters", None)]
+            hooks = len(optimizer._global_optimizer_pre_hooks) + len(optimizer._global_optimizer_post_hooks)
+            return hooks, len(filters), torch.get_num_threads(), torch.initial_seed(), torch.get_default_dtype()
+        import lightning_fabric, faiss
+        before, attentions = state(), sorted(transformers.AttentionInterface())
+        for module in pkgutil.walk_packages(remargin.__path__, "remargin."):
+            if not module.name.startswith(("remargin.model.kernels", "remargin.__main__")):
+                importlib.import_module(module.name)
+        print(state() == before and sorted(transformers.AttentionInterface()) == attentions)
+    """
+    result = run("-c", textwrap.dedent(program))
+    assert result.stdout.strip() == "True", result.stderr
+
+
 def test_public_names_load_from_where_they_live() -> None:
     for name in remargin.__all__:
         assert getattr(remargin, name).__name__ == name

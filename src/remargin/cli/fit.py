@@ -145,7 +145,7 @@ def fit(
     tensorboard: Annotated[bool, _option(OUTPUT, "Log for TensorBoard, too.")] = False,
     loggers: Annotated[
         list[str] | None,
-        _option(OUTPUT, "Lightning logger: class and arguments, as in 'lightning_fabric.loggers.CSVLogger name=x'."),
+        _option(OUTPUT, "Lightning logger: its class and arguments, as in 'a_package.ALogger name=x'."),
     ] = None,
     config: Annotated[Path | None, config_option(OUTPUT)] = None,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config
+from remargin.cli.options import INT, Config
 from remargin.cli.screen import print_tables, screen_width
 
 
@@ -15,8 +15,8 @@ def inspect(
     data: Annotated[Path, typer.Option(help="Folder that `prepare` or `fit` (OUT/data) wrote, with triplets.")],
     model: Annotated[str, typer.Option(help="Encoder: a folder or a Hugging Face name.")],
     query: Annotated[str | None, typer.Option(help="Id of a query in the batch.", show_default="the first")] = None,
-    batch: Annotated[int, typer.Option(min=0, help="Number of the batch, as `fit` counts batches, from 0.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, help="Triplets in a batch.")] = 64,
+    batch: Annotated[int, typer.Option(min=0, metavar=INT, help="Number of the batch in training, from 0.")] = 0,
+    batch_size: Annotated[int, typer.Option(min=1, metavar=INT, help="Triplets in a batch.")] = 64,
     seed: Annotated[int, typer.Option(help="Random seed of the training run.")] = 0,
     config: Config = None,
 ) -> None:

@@ -151,12 +151,14 @@ def _set_threads(threads: int | None) -> int | None:
     return threads
 
 
+INT = "<int>"  # for a number with bounds: these would take the help's room on the screen
+
+
 def threads_option(panel: str | None = None) -> Any:
     """`--threads`, in a panel of the help."""
     help = "CPU threads to compute with."
-    return typer.Option(
-        min=1, callback=_set_threads, help=help, show_default="one for each core", rich_help_panel=panel
-    )
+    many = "one for each core"
+    return typer.Option(min=1, callback=_set_threads, metavar=INT, help=help, show_default=many, rich_help_panel=panel)
 
 
 def config_option(panel: str | None = None) -> Any:
@@ -170,11 +172,17 @@ def skip_bad_option(panel: str | None = None) -> Any:
     return typer.Option(help="Skip bad input, and count it.", rich_help_panel=panel)
 
 
+def overwrite_option(panel: str | None = None) -> Any:
+    """`--overwrite`, in a panel of the help."""
+    return typer.Option(help="Replace the output if it exists.", rich_help_panel=panel)
+
+
 Threads = Annotated[int | None, threads_option()]
 Config = Annotated[Path | None, config_option()]
 _DATA = typer.Option(
-    help="Collection: a BEIR folder; irds:NAME; pairs:FILE (CSV, TSV, JSONL or Parquet, with columns as in "
-    "'pairs:FILE?query=COLUMN&document=COLUMN'); or docstrings:PACKAGE,PACKAGE (or stdlib, or a folder of code)."
+    help="Collection: a BEIR folder; irds:NAME; pairs:FILE (CSV, TSV, JSONL or Parquet; append "
+    "?query=COLUMN&document=COLUMN, quoted, to name its columns); or docstrings:PACKAGE,PACKAGE (or stdlib, or a "
+    "folder of code)."
 )
 Data = Annotated[str | None, _DATA]
 RequiredData = Annotated[str, _DATA]
@@ -190,4 +198,4 @@ Measures = Annotated[
 ]
 Split = Annotated[str, typer.Option(help="Split of the collection.")]
 SkipBad = Annotated[bool, skip_bad_option()]
-Overwrite = Annotated[bool, typer.Option(help="Replace the output if it exists.")]
+Overwrite = Annotated[bool, overwrite_option()]

@@ -7,10 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Data, Overwrite, SkipBad, Threads, say_skipped
+from remargin.cli.options import (
+    INT,
+    Data,
+    config_option,
+    overwrite_option,
+    say_skipped,
+    skip_bad_option,
+    threads_option,
+)
 from remargin.progress import tell
 
-TRAINING = "Training the teacher (--train-from)"
+TRAINING, RUNNING = "Training the teacher (--train-from)", "Input, output and speed"
 
 
 def _training(help: str, default: str | bool = True) -> Any:
@@ -39,7 +47,9 @@ def teach(
     length: Annotated[
         int | None,
         typer.Option(
-            min=8, help="Maximum length of a query and a document together, in tokens; documents are truncated."
+            min=8,
+            metavar=INT,
+            help="Maximum tokens of a query and a document together; documents are truncated.",
         ),
     ] = None,
     split: Annotated[str | None, typer.Option(help="Split of the triplets' queries.", show_default="train")] = None,
@@ -49,15 +59,14 @@ def teach(
     learning_rate: Annotated[float | None, _training("Peak learning rate.", "0.0001")] = None,
     seed: Annotated[int | None, _training("Random seed.", "0")] = None,
     validation_run: Annotated[Path | None, _training("Run file of the dev queries to re-rank.", "BM25's")] = None,
-    skip_bad: SkipBad = False,
-    overwrite: Overwrite = False,
-    threads: Threads = None,
-    config: Config = None,
+    skip_bad: Annotated[bool, skip_bad_option(RUNNING)] = False,
+    overwrite: Annotated[bool, overwrite_option(RUNNING)] = False,
+    threads: Annotated[int | None, threads_option(RUNNING)] = None,
+    config: Annotated[Path | None, config_option(RUNNING)] = None,
 ) -> None:
     """Give triplets a teacher's scores, for `remargin fit --target teacher`.
 
-    If interrupted, the same command continues: scoring after the last block of pairs, training from its last
-    checkpoint.
+    If interrupted, the same command continues: scoring after the last block, training from the last checkpoint.
     """
     given = {name: value for name, value in locals().items() if name not in ("threads", "config")}
     import remargin

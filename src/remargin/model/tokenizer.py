@@ -198,7 +198,7 @@ def load_tokenizer(name: str | Path) -> Any:
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # transformers raises whatever its parts raise
         reason = first_line(error)
-        raise InputError(f"no tokenizer for model {str(name)!r} ({reason})", do=do) from None
+        raise InputError(f"no tokenizer found for model {str(name)!r} ({reason})", do=do) from None
     if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
         raise InputError(f"the tokenizer of model {str(name)!r} has no vocabulary", do=do)
     backend = getattr(tokenizer, "backend_tokenizer", None)
