@@ -19,9 +19,10 @@ import numpy as np
 
 from remargin import BiEncoder, Collection, Run, evaluate
 from remargin.evaluation.comparison import compare
-from remargin.retrieval.backends import BackendSettings
+from remargin.retrieval.building import build_index
 from remargin.retrieval.dense import DenseIndex
-from remargin.retrieval.index import build_index, open_index
+from remargin.retrieval.index_folder import open_index
+from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.vectors import Vectors
 
 MEASURES = ["nDCG@10", "R@1000"]

@@ -17,8 +17,8 @@ from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
 from remargin.model.cross_encoder import CrossEncoder
 from remargin.retrieval.bm25 import BM25
+from remargin.retrieval.building import build_index
 from remargin.retrieval.dense import DenseIndex
-from remargin.retrieval.index import build_index
 from remargin.retrieval.rerank import rerank
 from remargin.retrieval.search import search
 from remargin.retrieval.vectors import Vectors

@@ -13,9 +13,10 @@ import pytest
 from remargin import BiEncoder, InputError
 from remargin.data.tables import Rejects
 from remargin.retrieval import bm25
-from remargin.retrieval import index as module
-from remargin.retrieval.backends import BackendSettings
-from remargin.retrieval.index import build_index, index_collection, open_index
+from remargin.retrieval import building as module
+from remargin.retrieval.building import build_index, index_collection
+from remargin.retrieval.index_folder import open_index
+from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.texts import collection_texts
 from remargin.retrieval.vectors import Vectors, encode_collection
 

@@ -117,12 +117,13 @@ def index(
         _index_words(data, out, k1, b, language, skip_bad, overwrite)
         return
     from remargin.files.atomic import refuse_existing
-    from remargin.retrieval.backends import BackendSettings
-    from remargin.retrieval.index import HEADER, build_index, index_collection
+    from remargin.retrieval.building import build_index, index_collection
+    from remargin.retrieval.index_folder import HEADER
+    from remargin.retrieval.settings import BackendSettings
     from remargin.retrieval.vectors import Vectors
 
     settings = BackendSettings(
-        backend=index,  # type: ignore[arg-type]
+        backend=index,
         coding=coding,  # type: ignore[arg-type]
         over_fetch=over_fetch,
         factory=factory,
@@ -187,8 +188,8 @@ def update(
     config: Config = None,
 ) -> None:
     """Change an index in place: follow a collection (new and changed documents are encoded), add, or delete."""
-    from remargin.retrieval.index import add_documents, delete_documents, synchronise
     from remargin.retrieval.texts import collection_texts
+    from remargin.retrieval.updating import add_documents, delete_documents, synchronise
     from remargin.retrieval.vectors import Vectors
 
     if sum(given is not None for given in (data, vectors, delete)) != 1:

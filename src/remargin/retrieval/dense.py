@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,21 +11,11 @@ from numpy.typing import NDArray
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.model.encoder import BiEncoder
+from remargin.retrieval.base import Backend
 from remargin.retrieval.exact import Exact
 from remargin.retrieval.vectors import Vectors, finite
 
 HITS_AT_ONCE = 1 << 25  # at most this many scores, with their rows, are in memory at a time
-
-
-class Backend(Protocol):
-    """Finds the vectors with the largest dot product."""
-
-    @property
-    def approximate(self) -> bool:
-        """Whether scores are only approximate, so that more vectors than wanted must be fetched and scored again."""
-
-    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores and rows of the k best vectors of each query, (n, k), best first; row -1 where it found fewer."""
 
 
 class Found(NamedTuple):

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from remargin.errors import InputError
 from remargin.progress import track
+from remargin.retrieval.base import Backend, State, Storage
+
+if TYPE_CHECKING:
+    import torch
+
+    from remargin.retrieval.settings import BackendSettings
 
 ROWS_AT_ONCE = 4096
 QUERIES_AT_ONCE = 256
@@ -69,13 +76,55 @@ class Milvus:
         for first in range(0, len(queries), QUERIES_AT_ONCE):
             block = list(queries[first : first + QUERIES_AT_ONCE])
             limit = min(k, DEEPEST)
-            found = self._client.search(
+            rankings = self._client.search(
                 self._collection, data=block, limit=limit, anns_field="vector", output_fields=["row"]
             )
-            for place, hits in enumerate(found, first):
+            for place, hits in enumerate(rankings, first):
                 scores[place, : len(hits)] = [hit["distance"] for hit in hits]
                 rows[place, : len(hits)] = [hit["row"] for hit in hits]
         return scores, rows
+
+
+class MilvusState(TypedDict):
+    """The name of a collection."""
+
+    collection: str
+
+
+class MilvusStorage(Storage):
+    """A collection of its own, on a server or in a file of the folder."""
+
+    package = "pymilvus"
+    options = ("over_fetch", "factory", "uri")
+
+    @classmethod
+    def state_fields(cls, settings: BackendSettings) -> type:
+        """The collection."""
+        return MilvusState
+
+    def build(self) -> State:
+        """Make the collection and fill it."""
+        name = f"remargin_{uuid.uuid4().hex[:12]}"
+        Milvus.build(self._uri, name, self.matrix, self.settings.factory or "AUTOINDEX")
+        return {"collection": name}
+
+    def extend(self, start: int, state: State) -> State:
+        """Insert vectors."""
+        Milvus.extend(self._uri, state["collection"], self.matrix, start)
+        return state
+
+    def discard(self, state: State) -> None:
+        """Drop a server's collection."""
+        if self.settings.uri is not None:
+            Milvus.drop(self.settings.uri, state["collection"])
+
+    def open(self, state: State, device: torch.device) -> Backend:
+        """The collection, loaded."""
+        return Milvus(self._uri, state["collection"])
+
+    @property
+    def _uri(self) -> str:
+        return self.settings.uri or str(self.folder / "milvus.db")
 
 
 def _insert(client: Any, collection: str, matrix: NDArray[Any], start: int) -> None:

@@ -123,16 +123,17 @@ def load_index(folder: str | Path, model: BiEncoder | None = None) -> BM25 | Den
         if model is not None:
             raise InputError("a BM25 index takes no model", file=folder, do="leave --model out")
         return bm25.BM25.load(folder)
-    from remargin.retrieval.index import open_index
+    from remargin.retrieval.index_folder import open_index
 
     return open_index(folder, model)
 
 
 def _temporary(collection: Collection, backend: str, model: BiEncoder) -> DenseIndex:
     """An index of the collection that is removed when it is no longer used."""
-    from remargin.retrieval.backends import BackendSettings
+    from remargin.retrieval.building import build_index
     from remargin.retrieval.dense import DenseIndex
-    from remargin.retrieval.index import build_index, open_index
+    from remargin.retrieval.index_folder import open_index
+    from remargin.retrieval.settings import BackendSettings
     from remargin.retrieval.vectors import Vectors
 
     vectors = Vectors.of(model, collection.documents, collection.name)
@@ -140,7 +141,7 @@ def _temporary(collection: Collection, backend: str, model: BiEncoder) -> DenseI
         return DenseIndex(model, vectors)
     folder = Path(tempfile.mkdtemp())
     try:
-        build_index(vectors, folder / "index", BackendSettings(backend))  # type: ignore[arg-type]
+        build_index(vectors, folder / "index", BackendSettings(backend))
         index = open_index(folder / "index", model)
     except BaseException:
         shutil.rmtree(folder)

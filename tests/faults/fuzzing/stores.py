@@ -21,11 +21,13 @@ from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, write_header
 from remargin.mining import negatives as mining
 from remargin.mining.negatives import mine
-from remargin.retrieval import bm25, index, vectors
-from remargin.retrieval.backends import BackendSettings
+from remargin.retrieval import bm25, index_folder, vectors
 from remargin.retrieval.bm25 import BM25
-from remargin.retrieval.index import add_documents, build_index, delete_documents, open_index, synchronise
+from remargin.retrieval.building import build_index
+from remargin.retrieval.index_folder import open_index
 from remargin.retrieval.search import load_index
+from remargin.retrieval.settings import BackendSettings
+from remargin.retrieval.updating import add_documents, delete_documents, synchronise
 from remargin.retrieval.vectors import Vectors, encode
 from remargin.teacher import scoring as teaching
 from remargin.teacher.scoring import taught_before, teach
@@ -122,7 +124,7 @@ def _index(world: World, name: str, settings: BackendSettings, model: BiEncoder 
         build_index(made, folder, settings, overwrite=True)
 
     readers = (search, with_its_own_model, delete, add, follow, overwrite)
-    return Case(world.root / name, {index.HEADER: HEADER}, readers, count=180)
+    return Case(world.root / name, {index_folder.HEADER: HEADER}, readers, count=180)
 
 
 def index_exact(world: World) -> Case:
