@@ -91,6 +91,11 @@ class Storage(ABC):
     def state_fields(cls, settings: BackendSettings) -> type:
         """A TypedDict with the fields of the state."""
 
+    @classmethod
+    @abstractmethod
+    def in_memory(cls, matrix: NDArray[Any], unit: bool, settings: BackendSettings, device: torch.device) -> Backend:
+        """The back end of vectors that are searched once: it is neither written to a folder nor read from there."""
+
     @abstractmethod
     def build(self) -> State:
         """Write the files."""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.model.encoder import BiEncoder
-from remargin.retrieval.base import Backend
+from remargin.retrieval.base import Backend, storage_class
 from remargin.retrieval.exact import Exact
+from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.vectors import Vectors, finite
 
 HITS_AT_ONCE = 1 << 25  # at most this many scores, with their rows, are in memory at a time
@@ -63,6 +64,13 @@ class DenseIndex:
         self._backend = backend or Exact(vectors.matrix, model.device)
         self._over_fetch = over_fetch
         self._deleted = np.zeros(len(vectors.ids), bool) if deleted is None else deleted
+
+    @classmethod
+    def in_memory(cls, model: BiEncoder, vectors: Vectors, settings: BackendSettings) -> DenseIndex:
+        """An index that is searched once: it has no folder, and goes with this object."""
+        storage, unit = storage_class(settings.backend), vectors.made.similarity == "cosine"
+        backend = storage.in_memory(vectors.matrix, unit, settings, model.device)
+        return cls(model, vectors, backend, settings.fetch_factor)
 
     @property
     def data(self) -> str:

@@ -206,6 +206,14 @@ class ExactStorage(Storage):
         """Files, if there are codes."""
         return NoState if settings.coding is None else CodesState
 
+    @classmethod
+    def in_memory(cls, matrix: NDArray[Any], unit: bool, settings: BackendSettings, device: torch.device) -> Backend:
+        """An exact search of the vectors, or of their codes."""
+        if settings.coding is None:
+            return Exact(matrix, device)
+        coder = Coder.fit(matrix, settings.coding)
+        return Exact(coder.encode(matrix), device, coder)
+
     def build(self) -> State:
         """Fit the codes to the vectors, and write them."""
         if self.settings.coding is None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from remargin.errors import InputError
@@ -23,8 +24,6 @@ from remargin.progress import track
 from remargin.retrieval.base import Backend, State, Storage
 
 if TYPE_CHECKING:
-    import torch
-
     from remargin.retrieval.settings import BackendSettings
 
 log = logging.getLogger(__name__)
@@ -171,11 +170,15 @@ class FaissStorage(Storage):
         """The file, and the longest vector."""
         return FaissState
 
+    @classmethod
+    def in_memory(cls, matrix: NDArray[Any], unit: bool, settings: BackendSettings, device: torch.device) -> Faiss:
+        """The index, trained and filled, on the CPU."""
+        factory = settings.factory or paper_factory(matrix.shape[1], settings.links, settings.code_bytes)
+        return Faiss.build(matrix, factory, unit, settings.ef_construction, settings.search_parameters)
+
     def build(self) -> State:
-        """Train the index and fill it."""
-        given = self.settings
-        factory = given.factory or paper_factory(self.matrix.shape[1], given.links, given.code_bytes)
-        return self._save(Faiss.build(self.matrix, factory, self.unit, given.ef_construction, given.search_parameters))
+        """Train the index, fill it, and write it."""
+        return self._save(self.in_memory(self.matrix, self.unit, self.settings, torch.device("cpu")))
 
     def extend(self, start: int, state: State) -> State:
         """Add vectors to the trained index; build it anew if one is longer than any before, which dot products need."""

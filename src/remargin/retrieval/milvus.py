@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
+import tempfile
 import uuid
 import weakref
 from collections.abc import Iterator
@@ -30,11 +32,12 @@ class Milvus:
 
     approximate = True
 
-    def __init__(self, uri: str, collection: str) -> None:
+    def __init__(self, uri: str, collection: str, temporary: str | None = None) -> None:
+        """Load a collection; a temporary folder that it lies in goes with this object."""
         self._collection = collection
         with _told(uri):
             self._client = _connect(uri)
-            weakref.finalize(self, _disconnect, self._client, uri)
+            weakref.finalize(self, _close, self._client, uri, temporary)
             self._client.load_collection(collection)
 
     @classmethod
@@ -102,11 +105,20 @@ class MilvusStorage(Storage):
         """The collection."""
         return MilvusState
 
+    @classmethod
+    def in_memory(cls, matrix: NDArray[Any], unit: bool, settings: BackendSettings, device: torch.device) -> Backend:
+        """A collection in a temporary file, as milvus-lite has none in memory. A server is not asked."""
+        folder = tempfile.mkdtemp()
+        try:
+            uri = f"{folder}/milvus.db"
+            return Milvus(uri, _filled(uri, matrix, settings), temporary=folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
     def build(self) -> State:
         """Make the collection and fill it."""
-        name = f"remargin_{uuid.uuid4().hex[:12]}"
-        Milvus.build(self._uri, name, self.matrix, self.settings.factory or "AUTOINDEX")
-        return {"collection": name}
+        return {"collection": _filled(self._uri, self.matrix, self.settings)}
 
     def extend(self, start: int, state: State) -> State:
         """Insert vectors."""
@@ -127,6 +139,13 @@ class MilvusStorage(Storage):
         return self.settings.uri or str(self.folder / "milvus.db")
 
 
+def _filled(uri: str, matrix: NDArray[Any], settings: BackendSettings) -> str:
+    """The name of a new collection with the vectors in it."""
+    name = f"remargin_{uuid.uuid4().hex[:12]}"
+    Milvus.build(uri, name, matrix, settings.factory or "AUTOINDEX")
+    return name
+
+
 def _insert(client: Any, collection: str, matrix: NDArray[Any], start: int) -> None:
     places = range(start, len(matrix), ROWS_AT_ONCE)
     for place in track(places, "indexing", total=len(places)):
@@ -143,6 +162,12 @@ def _connected(uri: str) -> Iterator[Any]:
             yield client
         finally:
             _disconnect(client, uri)
+
+
+def _close(client: Any, uri: str, temporary: str | None) -> None:
+    _disconnect(client, uri)
+    if temporary is not None:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _disconnect(client: Any, uri: str) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
-import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -108,7 +105,13 @@ def _open(collection: Collection, index: str | Path, model: BiEncoder | None) ->
     if index in KINDS:
         if model is None:
             raise InputError(f"index {index!r} needs a model", do="give --model")
-        return _temporary(collection, str(index), model)
+        from remargin.retrieval.dense import DenseIndex
+        from remargin.retrieval.settings import BackendSettings
+        from remargin.retrieval.vectors import Vectors
+
+        settings = BackendSettings(str(index))
+        settings.check()
+        return DenseIndex.in_memory(model, Vectors.of(model, collection.documents, collection.name), settings)
     if not Path(index).is_dir():
         do = "use bm25, exact, faiss, milvus, or a folder that `remargin index` wrote"
         raise InputError(f"unknown index {str(index)!r}", do=do)
@@ -126,25 +129,3 @@ def load_index(folder: str | Path, model: BiEncoder | None = None) -> BM25 | Den
     from remargin.retrieval.index_folder import open_index
 
     return open_index(folder, model)
-
-
-def _temporary(collection: Collection, backend: str, model: BiEncoder) -> DenseIndex:
-    """An index of the collection that is removed when it is no longer used."""
-    from remargin.retrieval.building import build_index
-    from remargin.retrieval.dense import DenseIndex
-    from remargin.retrieval.index_folder import open_index
-    from remargin.retrieval.settings import BackendSettings
-    from remargin.retrieval.vectors import Vectors
-
-    vectors = Vectors.of(model, collection.documents, collection.name)
-    if backend == "exact":
-        return DenseIndex(model, vectors)
-    folder = Path(tempfile.mkdtemp())
-    try:
-        build_index(vectors, folder / "index", BackendSettings(backend))
-        index = open_index(folder / "index", model)
-    except BaseException:
-        shutil.rmtree(folder)
-        raise
-    weakref.finalize(index, shutil.rmtree, folder)
-    return index
