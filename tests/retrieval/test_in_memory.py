@@ -20,14 +20,14 @@ from .indexes import QUERIES, SETTINGS, random_vectors
 faiss = pytest.importorskip("faiss")
 pytest.importorskip("pymilvus")
 TEXTS = {f"d{i}": f"text number {i} of {i % 17} words and {i % 5} margins" for i in range(400)}
-PAPER = BackendSettings("faiss", links=8, code_bytes=4)
+QUANTISED = BackendSettings("faiss", factory="HNSW8_SQ8")  # which is trained
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
-@pytest.mark.parametrize("name", [*SETTINGS, "paper"])
+@pytest.mark.parametrize("name", [*SETTINGS, "quantised"])
 def test_rankings_are_those_of_an_index_on_disk(name: str, similarity: Any, tiny_model: Any, tmp_path: Path) -> None:
     model = BiEncoder.from_pretrained(tiny_model("bert"), similarity=similarity, pooling="mean")
-    settings, vectors = {**SETTINGS, "paper": PAPER}[name], random_vectors(model, 400)
+    settings, vectors = {**SETTINGS, "quantised": QUANTISED}[name], random_vectors(model, 400)
     build_index(vectors, tmp_path / "index", settings)
     written = open_index(tmp_path / "index", model).search(QUERIES, 10).rankings
     in_memory = DenseIndex.in_memory(model, vectors, settings).search(QUERIES, 10).rankings
@@ -59,6 +59,7 @@ def test_searching_with_faiss_writes_no_file(model: BiEncoder, tmp_path: Path, m
     with monkeypatch.context() as patch:
         original = open
         patch.setattr("builtins.open", lambda *given, **more: opened.append(given) or original(*given, **more))
+        patch.setattr("remargin.retrieval.faiss.paper_factory", lambda *given: "HNSW8")  # OPQ is slow to train
         run = search(collection, "faiss", model, k=10)
     assert not [given for given in opened if len(given) > 1 and set("wax+") & set(str(given[1]))]
     assert {len(ranking) for ranking in run.rankings.values()} == {10}
