@@ -138,8 +138,8 @@ def test_all_imports_are_seen() -> None:
     assert imported(textwrap.dedent(code)) == {"a.b", "c.d", "e", "g.h", "i.j"}
     graph = import_graph()
     assert {"remargin.data.source", "remargin.data.pairs"} <= graph["remargin.data.collection"]
-    assert "remargin.retrieval.bm25" in graph["remargin.retrieval.search"]  # inside a function
-    assert "remargin.model.encoder" not in graph["remargin.retrieval.search"]  # for type checkers
+    assert "remargin.retrieval.index_folder" in graph["remargin.retrieval.searching"]  # inside a function
+    assert "remargin.model.encoder" not in graph["remargin.retrieval.searching"]  # for type checkers
     assert {"remargin.model.tokenizer", "remargin.model.kernels"} <= graph["remargin.model.packing"]
     assert graph["remargin.training.loop"] > {"remargin.model.encoder", "remargin.training.batches"}
     assert graph["remargin.__main__"] == {"remargin.cli"}

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from remargin.losses.margin import MarginLoss
     from remargin.mining.negatives import mine
     from remargin.model.encoder import BiEncoder
-    from remargin.retrieval.search import search
+    from remargin.retrieval.building import index
+    from remargin.retrieval.encoding import encode
+    from remargin.retrieval.fusion import fuse
+    from remargin.retrieval.reranking import rerank
+    from remargin.retrieval.searching import ask, search
+    from remargin.retrieval.updating import update
     from remargin.training.loop import fit
     from remargin.training.settings import FitSettings, fit_settings
     from remargin.training.validation import Validator
@@ -41,13 +46,19 @@ _HOMES = {
     "Run": "remargin.evaluation.runs",
     "Triplets": "remargin.data.triplets",
     "Validator": "remargin.training.validation",
+    "ask": "remargin.retrieval.searching",
     "compare": "remargin.evaluation.comparison",
+    "encode": "remargin.retrieval.encoding",
     "evaluate": "remargin.evaluation.measures",
     "fit": "remargin.training.loop",
     "fit_settings": "remargin.training.settings",
+    "fuse": "remargin.retrieval.fusion",
+    "index": "remargin.retrieval.building",
     "mine": "remargin.mining.negatives",
     "prepare": "remargin.data.prepare",
-    "search": "remargin.retrieval.search",
+    "rerank": "remargin.retrieval.reranking",
+    "search": "remargin.retrieval.searching",
+    "update": "remargin.retrieval.updating",
 }
 
 __all__ = [
@@ -60,13 +71,19 @@ __all__ = [
     "Run",
     "Triplets",
     "Validator",
+    "ask",
     "compare",
+    "encode",
     "evaluate",
     "fit",
     "fit_settings",
+    "fuse",
+    "index",
     "mine",
     "prepare",
+    "rerank",
     "search",
+    "update",
 ]
 
 

@@ -11,7 +11,7 @@ from remargin.evaluation.measures import evaluate
 from remargin.experiments.full_ranking import FullRanking
 from remargin.experiments.results import MEASURE, RECALL
 from remargin.retrieval import exact
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 
 
 def test_a_full_ranking_is_search_and_evaluate(tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:

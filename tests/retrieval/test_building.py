@@ -12,11 +12,12 @@ import pytest
 from remargin import BiEncoder, Collection, InputError, Run
 from remargin.retrieval.building import build_index
 from remargin.retrieval.dense import DenseIndex
+from remargin.retrieval.encoding import encode_texts
 from remargin.retrieval.faiss import Faiss
 from remargin.retrieval.index_folder import open_index
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 from remargin.retrieval.settings import BackendSettings
-from remargin.retrieval.vectors import Made, Vectors, encode
+from remargin.retrieval.vectors import Made, Vectors
 
 from .indexes import DOCUMENTS, QUERIES, SETTINGS, random_vectors, same, texts
 
@@ -74,7 +75,7 @@ def test_the_paper_preset_is_hnsw_over_opq(tmp_path: Path) -> None:
 
 def test_a_document_scores_as_its_best_passage(model: BiEncoder, tmp_path: Path) -> None:
     long = {f"d{i}": " ".join(f"word{j}" for j in range(i, 3 * i + 1)) for i in range(1, 12)}
-    vectors = encode(model, texts(long), tmp_path / "v", Made.by(model, chunk=6, overlap=2))
+    vectors = encode_texts(model, texts(long), tmp_path / "v", Made.by(model, passage_length=6, passage_overlap=2))
     assert vectors.owners is not None
     assert len(vectors.matrix) > 3 * len(long)
     scores = model.encode_queries(list(QUERIES.values())) @ vectors.matrix.T
@@ -97,7 +98,7 @@ def test_a_model_that_makes_no_numbers_is_refused(tiny_model: Any, tmp_path: Pat
     broken = BiEncoder.from_pretrained(tiny_model("bert"), similarity="dot")
     broken.backbone.embeddings.word_embeddings.weight.data.fill_(float("nan"))  # type: ignore[union-attr]
     with pytest.raises(InputError, match="makes vectors with numbers that float32 cannot hold"):
-        encode(broken, texts(DOCUMENTS), tmp_path / "out")
+        encode_texts(broken, texts(DOCUMENTS), tmp_path / "out")
 
 
 def test_an_approximate_index_that_has_no_more_is_not_asked_again(

@@ -17,9 +17,10 @@ from remargin import BiEncoder, InputError
 from remargin.retrieval import index_folder as module
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.building import build_index
+from remargin.retrieval.encoding import encode_texts
 from remargin.retrieval.index_folder import open_index
 from remargin.retrieval.updating import Changes, add_documents, delete_documents, synchronise
-from remargin.retrieval.vectors import Made, Vectors, encode
+from remargin.retrieval.vectors import Made, Vectors
 
 from .indexes import DOCUMENTS, QUERIES, SETTINGS, random_vectors, same, texts
 
@@ -56,13 +57,13 @@ def test_adding_and_deleting_is_building_anew(name: str, model: BiEncoder, tmp_p
     st.sampled_from([None, 3]),
 )
 def test_an_index_follows_a_collection(
-    model: BiEncoder, tmp_path: Path, states: list[dict[str, str]], chunk: int | None
+    model: BiEncoder, tmp_path: Path, states: list[dict[str, str]], passage_length: int | None
 ) -> None:
     folder = tmp_path / "index"
     shutil.rmtree(folder, ignore_errors=True)
-    made = Made.by(model, chunk=chunk)
+    made = Made.by(model, passage_length=passage_length)
     begin = {"start": "a document to begin with", **states[0]}
-    build_index(encode(model, texts(begin), tmp_path / "v", made, overwrite=True), folder)
+    build_index(encode_texts(model, texts(begin), tmp_path / "v", made, overwrite=True), folder)
     before = begin
     for state in states:
         if before.keys().isdisjoint(state):
@@ -74,7 +75,9 @@ def test_an_index_follows_a_collection(
         assert changes.deleted == len(before.keys() - state.keys())
         assert changes.replaced == sum(before.get(id, text) != text for id, text in state.items())
         found = open_index(folder, model).search(QUERIES, k=100)
-        build_index(encode(model, texts(state), tmp_path / "v", made, overwrite=True), tmp_path / "n", overwrite=True)
+        build_index(
+            encode_texts(model, texts(state), tmp_path / "v", made, overwrite=True), tmp_path / "n", overwrite=True
+        )
         same(found, open_index(tmp_path / "n", model).search(QUERIES, k=100))
         before = state
     assert synchronise(folder, texts(before), model) == Changes()
@@ -185,6 +188,6 @@ def test_nothing_to_follow_and_nothing_left(model: BiEncoder, tmp_path: Path) ->
         synchronise(folder, [], model)
     delete_documents(folder, list(DOCUMENTS))
     assert open_index(folder, model).search(QUERIES).rankings == {query: {} for query in QUERIES}
-    queries = encode(model, texts(QUERIES), tmp_path / "queries", Made.by(model, kind="queries"))
+    queries = encode_texts(model, texts(QUERIES), tmp_path / "queries", Made.by(model, kind="queries"))
     with pytest.raises(InputError, match="vectors of queries, not of documents"):
         build_index(queries, tmp_path / "other")

@@ -17,6 +17,8 @@ from remargin.cli import (
     ask,
     compare,
     demo,
+    encode,
+    evaluate,
     fit,
     fuse,
     index,
@@ -26,9 +28,11 @@ from remargin.cli import (
     prepare,
     report,
     reproduce,
+    rerank,
     search,
     sweep,
     teach,
+    update,
 )
 from remargin.cli.options import ManyValues
 from remargin.data.tables import OR_SKIP
@@ -48,14 +52,14 @@ app.command("prepare")(prepare.prepare)
 app.command("mine")(mine.mine)
 app.command("teach")(teach.teach)
 app.command("fit")(fit.fit)
-app.command("encode")(index.encode)
+app.command("encode")(encode.encode)
 app.command("index")(index.index)
-app.command("update")(index.update)
+app.command("update")(update.update)
 app.command("search")(search.search)
 app.command("ask")(ask.ask)
-app.command("rerank")(search.rerank)
+app.command("rerank")(rerank.rerank)
 app.command("fuse", cls=ManyValues)(fuse.fuse)
-app.command("evaluate", cls=ManyValues)(search.evaluate)
+app.command("evaluate", cls=ManyValues)(evaluate.evaluate)
 app.command("compare", cls=ManyValues)(compare.compare)
 app.add_typer(reproduce.app, name="reproduce")
 app.command("report")(report.report)

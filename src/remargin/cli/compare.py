@@ -58,7 +58,7 @@ def compare(
     from remargin.evaluation.comparison import compare as run_compare
     from remargin.evaluation.runs import Run
     from remargin.files.atomic import new_file, refuse_existing
-    from remargin.retrieval.search import without_self_matches
+    from remargin.retrieval.searching import without_self_matches
 
     format = _format(format, out)
     if out is not None:

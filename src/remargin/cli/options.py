@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +19,6 @@ from remargin.progress import tell
 
 if TYPE_CHECKING:
     from remargin.data.collection import Collection
-    from remargin.data.tables import Rejects
     from remargin.evaluation.runs import Run
     from remargin.model.encoder import BiEncoder
 
@@ -125,18 +123,6 @@ def say_skipped(count: int, first: object) -> None:
         tell(f"skipped bad input: {count:,}, the first is {done}", error=True)
 
 
-@contextmanager
-def counting_rejects(skip_bad: bool) -> Iterator[Rejects]:
-    """Give a block of work a place for bad input. When the block ends, standard error says how much was skipped."""
-    from remargin.data.tables import Rejects
-
-    rejects = Rejects(skip=skip_bad)
-    try:
-        yield rejects
-    finally:
-        say_skipped(rejects.count, rejects.first)
-
-
 def load_encoder(model: str, compute: str = "auto", **lengths: int | None) -> BiEncoder:
     """Load the encoder to search with. A cross-encoder is refused: it would load, but its vectors are useless."""
     from remargin.model.cross_encoder import is_cross_encoder
@@ -171,7 +157,9 @@ _DATA = typer.Option(
 Data = Annotated[str | None, _DATA]
 RequiredData = Annotated[str, _DATA]
 Model = Annotated[str | None, typer.Option(help="The encoder: a folder or a Hugging Face name.")]
-Compute = Annotated[str, typer.Option(help="What to compute in: 32, bf16, or auto: bf16 on a GPU, 32 on a CPU.")]
+EncodingPrecision = Annotated[
+    str, typer.Option(help="Numeric precision to compute in: 32, bf16, or auto (bf16 on a GPU, 32 on a CPU).")
+]
 Measures = Annotated[
     list[str] | None,
     typer.Option("--measures", "--measure", help="ir_measures names: --measures nDCG@10 R@1000."),

@@ -24,7 +24,7 @@ from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
 from remargin.report.page import write_page
 from remargin.report.training_run import run_section
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 from remargin.training.run import RunRequest, start
 from remargin.training.settings import fit_settings
 

@@ -16,7 +16,7 @@ from remargin.experiments.teacher import Teacher
 from remargin.files.parts import remove_parts
 from remargin.mining.negatives import MiningSettings, mine
 from remargin.model.encoder import BiEncoder
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 from remargin.training.settings import fit_settings
 from remargin.training.validation import Validator
 

@@ -44,7 +44,7 @@ from remargin.report.zero_shot import (
     Results,
     zero_shot_tables,
 )
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 from remargin.versions import versions
 
 DEPTH = 1000

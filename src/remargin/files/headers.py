@@ -54,14 +54,14 @@ def read_header(path: Path, shape: type[T], format: str, remedy: str) -> T:
     """
     try:
         header = read_json(path, remedy)
-        found = header.pop("checksum")
+        stored = header.pop("checksum")
     except InputError as error:
         if error.problem.startswith("not valid JSON"):
             raise InputError("not a header that remargin wrote", file=path, do=remedy) from None
         raise
     except (AttributeError, KeyError, TypeError):
         raise InputError("not a header that remargin wrote", file=path, do=remedy) from None
-    if found != checksum(header):
+    if stored != checksum(header):
         raise InputError("header damaged: its checksum does not match", file=path, do=remedy)
     if header.get("format") != format:
         raise InputError(f"format {header.get('format')!r}, expected {format!r}", file=path, do=remedy)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import numpy as np
 
-from remargin.data.collection import Collection, texts_fingerprint
+from remargin.data.collection import Collection
 from remargin.data.id_triplets import require_tsv
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import new_file, refuse_existing
+from remargin.files.hashes import texts_fingerprint
 from remargin.files.parts import Parts, resumable
 from remargin.files.shapes import Count
 from remargin.progress import track

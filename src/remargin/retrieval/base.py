@@ -63,14 +63,12 @@ class Index(Protocol):
 class Storage(ABC):
     """Keeps the files of a back end in an index folder.
 
-    What must be remembered between calls, such as the names of files, `build` and `extend` return as a state: plain
-    values that the header of the index folder keeps.
+    What later calls need, such as the names of files, `build` and `extend` return as a state, which the header keeps.
 
     Attributes:
         folder: the index folder.
         matrix: the vectors.
         unit: whether all vectors are of unit length.
-        settings: the parameters of the back end.
         package: what has to be installed for the back end, if anything.
         options: the fields of `BackendSettings` that the back end reads.
         files: what the names of its files begin with. A file of that name that the state does not name is removed.
@@ -94,7 +92,7 @@ class Storage(ABC):
     @classmethod
     @abstractmethod
     def in_memory(cls, matrix: NDArray[Any], unit: bool, settings: BackendSettings, device: torch.device) -> Backend:
-        """The back end of vectors that are searched once: it is neither written to a folder nor read from there."""
+        """The back end of vectors that are searched once, without a folder."""
 
     @abstractmethod
     def build(self) -> State:

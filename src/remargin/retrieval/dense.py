@@ -19,7 +19,7 @@ from remargin.retrieval.vectors import Vectors, finite
 HITS_AT_ONCE = 1 << 25  # at most this many scores, with their rows, are in memory at a time
 
 
-class Found(NamedTuple):
+class Ranking(NamedTuple):
     """The documents of one query, as rows of the index's ids, and their scores, best first."""
 
     documents: NDArray[np.int64]
@@ -82,12 +82,12 @@ class DenseIndex:
 
     def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
         """The k best documents of each query, by the model's similarity."""
-        found = self.search_vectors(self.model.encode_queries(list(queries.values())), k)
+        rankings = self.search_vectors(self.model.encode_queries(list(queries.values())), k)
         ids = self.vectors.ids
         return Run.of(
             {
                 query: dict(zip([ids[row] for row in rows.tolist()], scores.tolist(), strict=True))
-                for query, (rows, scores) in zip(queries, found, strict=True)
+                for query, (rows, scores) in zip(queries, rankings, strict=True)
             }
         )
 
@@ -96,32 +96,32 @@ class DenseIndex:
         live = (id for id, deleted in zip(self.vectors.ids, self._deleted.tolist(), strict=True) if not deleted)
         return len(set(documents).difference(live))
 
-    def search_vectors(self, queries: NDArray[np.float32], k: int) -> list[Found]:
+    def search_vectors(self, queries: NDArray[np.float32], k: int) -> list[Ranking]:
         """The k best documents for each query's vector; fewer if the index has fewer or finds no more."""
         rows, wanted = len(self.vectors.matrix), min(k, len(self))
         if wanted < 1:
-            return [Found(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
+            return [Ranking(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
         depth = min(rows, -(-wanted * rows // len(self)))
         at_once = max(1, HITS_AT_ONCE // (depth * self._over_fetch))
-        found: list[Found] = []
+        rankings: list[Ranking] = []
         for start in range(0, len(queries), at_once):
-            found += self._search(finite(queries[start : start + at_once], self.vectors.made), wanted, depth)
-        return found
+            rankings += self._search(finite(queries[start : start + at_once], self.vectors.made), wanted, depth)
+        return rankings
 
-    def _search(self, queries: NDArray[np.float32], wanted: int, depth: int) -> list[Found]:
+    def _search(self, queries: NDArray[np.float32], wanted: int, depth: int) -> list[Ranking]:
         """Search; deeper for queries that merged passages or deleted documents left with too few."""
-        found: dict[int, Found] = {}
+        rankings: dict[int, Ranking] = {}
         waiting = list(range(len(queries)))
         while waiting:
             short = []
-            for query, (scores, rows, more) in zip(waiting, self._hits(queries[waiting], depth), strict=True):
-                found[query] = self._documents(scores, rows, wanted)
-                if more and len(found[query].documents) < wanted:
+            for query, (scores, rows, more) in zip(waiting, self._nearest(queries[waiting], depth), strict=True):
+                rankings[query] = self._documents(scores, rows, wanted)
+                if more and len(rankings[query].documents) < wanted:
                     short.append(query)
             waiting, depth = short, 2 * depth
-        return [found[query] for query in range(len(queries))]
+        return [rankings[query] for query in range(len(queries))]
 
-    def _hits(
+    def _nearest(
         self, queries: NDArray[np.float32], depth: int
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64], bool]]:
         """For each query the nearest vectors, best first: exact scores, rows, and whether there may be more."""
@@ -138,7 +138,7 @@ class DenseIndex:
                 scores, rows = scores[best], rows[best]
             yield scores, rows, more
 
-    def _documents(self, scores: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> Found:
+    def _documents(self, scores: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> Ranking:
         """The documents behind vectors, each once with its best score, without the deleted."""
         owners = self.vectors.owners
         if owners is not None:
@@ -146,4 +146,4 @@ class DenseIndex:
             first = np.sort(np.unique(rows, return_index=True)[1])
             scores, rows = scores[first], rows[first]
         live = ~self._deleted[rows]
-        return Found(rows[live][:k], scores[live][:k])
+        return Ranking(rows[live][:k], scores[live][:k])

@@ -92,11 +92,11 @@ class _Best:
         part = slice(first, first + len(scores))
         best, rows = self._scores[part], self._rows[part]
         if scores.device.type == "cpu" and start:
-            scores, found = _above(scores, best.amin(1, keepdim=True))
+            scores, columns = _above(scores, best.amin(1, keepdim=True))
         else:
-            scores, found = _largest(scores, min(self._k, scores.shape[1]))
+            scores, columns = _largest(scores, min(self._k, scores.shape[1]))
         merged, order = torch.cat([best, scores], 1).topk(self._k, sorted=False)
-        self._rows[part] = torch.cat([rows, found + start], 1).gather(1, order)
+        self._rows[part] = torch.cat([rows, columns + start], 1).gather(1, order)
         self._scores[part] = merged
 
     def sorted(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -122,10 +122,10 @@ def _above(scores: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
     counts = torch.bincount(row, minlength=rows)
     slot = torch.arange(len(row)) - (counts.cumsum(0) - counts)[row]
     values = torch.full((rows, int(counts.max())), -torch.inf)
-    found = torch.zeros(values.shape, dtype=torch.long)
+    places = torch.zeros(values.shape, dtype=torch.long)
     values[row, slot] = inside[place, offset]
-    found[row, slot] = column
-    return values, found
+    places[row, slot] = column
+    return values, places
 
 
 def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:

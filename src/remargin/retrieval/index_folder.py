@@ -30,7 +30,7 @@ from remargin.model.encoder import BiEncoder
 from remargin.retrieval.base import State, Storage, storage_class
 from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.settings import BackendSettings
-from remargin.retrieval.vectors import Made, Vectors
+from remargin.retrieval.vectors import Made, MadeOnDisk, Vectors
 
 HEADER = "remargin_index.json"
 FORMAT = "remargin-index-2"
@@ -46,7 +46,7 @@ class IndexHeader(TypedDict):
 
     format: str
     version: Count
-    made: Annotated[dict[str, Any], FieldsOf(Made)]
+    made: MadeOnDisk
     rows: Count
     settings: Annotated[dict[str, Any], FieldsOf(BackendSettings)]
     state: dict[str, Any]
@@ -93,7 +93,7 @@ class IndexFolder:
         require_shape(header["state"], fields, FORMAT, folder / HEADER, REMEDY)
         return cls(
             folder,
-            Made(**header["made"]),
+            Made.from_disk(header["made"]),
             settings,
             header["rows"],
             header["ids_folder"],
@@ -122,9 +122,9 @@ class IndexFolder:
     def vectors(self) -> Vectors:
         """The vectors of all documents, memory-mapped."""
         shape = (self.rows, self.made.dimension)
-        matrix = map_array(self.folder / "vectors.bin", self.made.precision, shape, at_least=True)
+        matrix = map_array(self.folder / "vectors.bin", self.made.dtype, shape, at_least=True)
         owners = None
-        if self.made.chunk is not None:
+        if self.made.passage_length is not None:
             owners = map_array(self.folder / "owners.bin", np.uint32, (self.rows,), at_least=True)
         return Vectors(self.made, matrix, self.ids, self.hashes, owners)
 
@@ -180,7 +180,7 @@ class IndexFolder:
         self.version += 1
         append_array(self.folder / f"deleted.{self.version}.bin", 0, self.deleted)
         flush_to_disk(*self.folder.rglob("*"))
-        header = {"format": FORMAT, "version": self.version, "made": asdict(self.made), "rows": self.rows}
+        header = {"format": FORMAT, "version": self.version, "made": self.made.on_disk(), "rows": self.rows}
         header |= {"settings": asdict(self.settings), "state": self.state, "documents": int((~self.deleted).sum())}
         header |= {"ids_folder": self.ids_folder, "ids_size": self.ids_size, "sums": self._sums(self._needed())}
         write_header(self.folder / HEADER, header)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, get_args
 
@@ -63,3 +64,13 @@ class BackendSettings:
     def fetch_factor(self) -> int:
         """How many vectors an approximate search fetches for each document that is wanted."""
         return self.over_fetch or (2 if self.coding == "int8" else 8)
+
+
+def refuse_idle(subject: str, options: Iterable[str]) -> None:
+    """Refuse options that were given but have no effect on `subject`: whoever gives one has misunderstood something.
+
+    Raises:
+        InputError: for the first of them.
+    """
+    for name in options:
+        raise InputError(f"--{name.replace('_', '-')} does nothing for {subject}", do="leave it out")

@@ -25,7 +25,7 @@ from remargin.mining.negatives import MiningSettings, mine, require_ranked
 from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
 from remargin.report.run_files import write_report
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 from remargin.training.loop import Fitted, fit
 from remargin.training.run_folder import RunFolder
 from remargin.training.settings import FitSettings

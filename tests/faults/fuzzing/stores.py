@@ -21,14 +21,15 @@ from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, write_header
 from remargin.mining import negatives as mining
 from remargin.mining.negatives import mine
-from remargin.retrieval import bm25, index_folder, vectors
+from remargin.retrieval import bm25, encoding, index_folder, vectors
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.building import build_index
+from remargin.retrieval.encoding import encode_texts
 from remargin.retrieval.index_folder import open_index
-from remargin.retrieval.search import load_index
+from remargin.retrieval.searching import load_index
 from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.updating import add_documents, delete_documents, synchronise
-from remargin.retrieval.vectors import Vectors, encode
+from remargin.retrieval.vectors import Vectors
 from remargin.teacher import scoring as teaching
 from remargin.teacher.scoring import taught_before, teach
 
@@ -81,7 +82,7 @@ def triplets(world: World) -> Case:
 
 
 def _vectors(model: BiEncoder, out: Path) -> Vectors:
-    return encode(model, [Text(id, text) for id, text in DOCUMENTS.items()], out)
+    return encode_texts(model, [Text(id, text) for id, text in DOCUMENTS.items()], out)
 
 
 def saved_vectors(world: World) -> Case:
@@ -190,10 +191,10 @@ def stopped_encoding(world: World) -> Case:
 
     def again(folder: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(vectors, "TEXTS_AT_ONCE", 3)
-            require_finite(encode(world.encoder, texts, folder / "out").matrix)
+            patch.setattr(encoding, "TEXTS_AT_ONCE", 3)
+            require_finite(encode_texts(world.encoder, texts, folder / "out").matrix)
 
-    with killed_at(vectors._Work, "close"):
+    with killed_at(encoding._Work, "close"):
         again(folder)
     return Case(folder, {only(folder, ".out.*/*.jsonl"): JOURNAL}, (again,), count=300, heals=True)
 

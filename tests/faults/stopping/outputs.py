@@ -19,7 +19,7 @@ from remargin.experiments.results import Result
 from remargin.experiments.study_file import read_study
 from remargin.model.cross_encoder import CrossEncoder
 from remargin.report.sections import Section
-from remargin.retrieval.search import load_index
+from remargin.retrieval.searching import load_index
 from remargin.retrieval.vectors import Vectors
 
 Contents = Mapping[str, Any]
