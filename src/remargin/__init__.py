@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from remargin.losses.margin import MarginLoss
     from remargin.mining.negatives import mine
     from remargin.model.encoder import BiEncoder
-    from remargin.retrieval.building import index
     from remargin.retrieval.encoding import encode
     from remargin.retrieval.fusion import fuse
+    from remargin.retrieval.indexing import index
     from remargin.retrieval.reranking import rerank
     from remargin.retrieval.searching import ask, search
     from remargin.retrieval.updating import update
@@ -53,7 +53,7 @@ _HOMES = {
     "fit": "remargin.training.loop",
     "fit_settings": "remargin.training.settings",
     "fuse": "remargin.retrieval.fusion",
-    "index": "remargin.retrieval.building",
+    "index": "remargin.retrieval.indexing",
     "mine": "remargin.mining.negatives",
     "prepare": "remargin.data.prepare",
     "rerank": "remargin.retrieval.reranking",

@@ -14,9 +14,10 @@ from remargin import BiEncoder, InputError
 from remargin.data.tables import Rejects
 from remargin.retrieval import building as module
 from remargin.retrieval.bm25 import BM25
-from remargin.retrieval.building import build_index, index
+from remargin.retrieval.building import build_index
 from remargin.retrieval.encoding import encode
 from remargin.retrieval.index_folder import open_index
+from remargin.retrieval.indexing import index
 from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.texts import collection_texts
 from remargin.retrieval.vectors import Vectors

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
 from remargin.errors import InputError
 from remargin.files.shapes import Check
 from remargin.retrieval.base import BACKENDS, storage_class
-from remargin.retrieval.codes import Coding
+
+Coding = Literal["int8", "binary"]
 
 
 @dataclass(frozen=True)
