@@ -15,7 +15,7 @@ from remargin.data.tokens import TokenStore
 from remargin.data.training_data import TrainingData
 from remargin.errors import InputError
 from remargin.files.arrays import map_array
-from remargin.files.atomic import flush_to_disk
+from remargin.files.atomic import flush_to_disk, refuse_existing
 from remargin.files.headers import checksum, read_header, write_header
 from remargin.files.journal import Journal
 from remargin.files.shapes import Checksums, Count, Size
@@ -94,6 +94,7 @@ def _vectors(teacher: BiEncoder, store: TokenStore, file: Path, resume: bool) ->
     if vectors is not None:
         return vectors
     for old in (header, *([] if resume else [progress])):
+        refuse_existing(old, overwrite=True)  # if it is a folder
         old.unlink(missing_ok=True)
     journal = Journal(progress, [file])
     starts = range(0, len(store), TEXTS_AT_ONCE)
