@@ -91,29 +91,26 @@ def index(
         True
         >>> run = search("docstrings:json", folder, k=3)
     """
-    encoding: dict[str, Any] = {
-        "dtype": dtype,
-        "precision": precision,
-        "passage_length": passage_length,
-        "passage_overlap": passage_overlap,
-        "length": length,
-    }
-    backend: dict[str, Any] = {
-        "coding": coding,
-        "over_fetch": over_fetch,
-        "factory": factory,
-        "links": links,
-        "ef_construction": ef_construction,
-        "code_bytes": code_bytes,
-        "search_parameters": search_parameters,
-        "uri": uri,
-    }
-    words: dict[str, Any] = {"k1": k1, "b": b, "language": language}
-    encoding, backend, words = ({name: value for name, value in given.items() if value is not None}
-                                for given in (encoding, backend, words))  # fmt: skip
+    encoding = _given(
+        dtype=dtype,
+        precision=precision,
+        passage_length=passage_length,
+        passage_overlap=passage_overlap,
+        length=length,
+    )
+    backend = _given(
+        coding=coding,
+        over_fetch=over_fetch,
+        factory=factory,
+        links=links,
+        ef_construction=ef_construction,
+        code_bytes=code_bytes,
+        search_parameters=search_parameters,
+        uri=uri,
+    )
+    words = _given(k1=k1, b=b, language=language)
     if index == "bm25":
-        sources = {"vectors": vectors, "model": model}
-        refuse_idle("a BM25 index", [*backend, *encoding, *(name for name in sources if sources[name] is not None)])
+        refuse_idle("a BM25 index", [*backend, *encoding, *_given(vectors=vectors, model=model)])
         return _index_words(data, Path(out), words, skip_bad, overwrite)
     from remargin.retrieval.building import build_index, index_texts
     from remargin.retrieval.index_folder import HEADER
@@ -125,11 +122,15 @@ def index(
     settings.check()
     refuse_existing(Path(out), overwrite, HEADER)
     if vectors is not None and data is None and model is None:
-        refuse_idle("vectors that are encoded already", [*encoding, *(["skip_bad"] if skip_bad else [])])
+        refuse_idle("vectors that are encoded already", [*encoding, *_given(skip_bad=skip_bad or None)])
         return build_index(vectors if isinstance(vectors, Vectors) else Vectors.load(vectors), out, settings, overwrite)
     if vectors is not None or data is None or model is None:
         raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
     return index_texts(data, model, Path(out), settings, encoding, skip_bad, overwrite)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _refuse_idle_settings(settings: BackendSettings, given: Mapping[str, Any]) -> None:

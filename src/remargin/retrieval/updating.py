@@ -90,7 +90,7 @@ def update(
         refuse_idle("--vectors", sorted(names - {"replace"}))
         return add_documents(index, vectors if isinstance(vectors, Vectors) else Vectors.load(vectors), replace)
     refuse_idle("--delete", sorted(names))
-    ids = _read_ids(Path(delete)) if isinstance(delete, str | Path) else list(delete or [])
+    ids = _read_ids(Path(delete)) if isinstance(delete, str | Path) else list(dict.fromkeys(delete or []))
     delete_documents(index, ids)
     return Changes(deleted=len(ids))
 
