@@ -64,6 +64,7 @@ class DenseIndex:
         self._backend = backend or Exact(vectors.matrix, model.device)
         self._over_fetch = over_fetch
         self._deleted = np.zeros(len(vectors.ids), bool) if deleted is None else deleted
+        self._count = len(self._deleted) - int(self._deleted.sum())
 
     @classmethod
     def in_memory(cls, model: BiEncoder, vectors: Vectors, settings: BackendSettings) -> DenseIndex:
@@ -78,7 +79,7 @@ class DenseIndex:
         return self.vectors.made.data
 
     def __len__(self) -> int:
-        return len(self._deleted) - int(self._deleted.sum())
+        return self._count
 
     def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
         """The k best documents of each query, by the model's similarity."""
@@ -98,10 +99,10 @@ class DenseIndex:
 
     def search_vectors(self, queries: NDArray[np.float32], k: int) -> list[Ranking]:
         """The k best documents for each query's vector; fewer if the index has fewer or finds no more."""
-        rows, wanted = len(self.vectors.matrix), min(k, len(self))
+        rows, wanted = len(self.vectors.matrix), min(k, self._count)
         if wanted < 1:
             return [Ranking(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
-        depth = min(rows, -(-wanted * rows // len(self)))
+        depth = min(rows, -(-wanted * rows // self._count))
         at_once = max(1, HITS_AT_ONCE // (depth * self._over_fetch))
         rankings: list[Ranking] = []
         for start in range(0, len(queries), at_once):

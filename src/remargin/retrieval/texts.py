@@ -48,7 +48,8 @@ def as_collection(data: str | Path | Collection, split: str = "test", skip_bad: 
     if isinstance(data, Collection):
         return data
     collection = Collection.load(data, split, skip_bad)
-    _warn(collection.rejects)
+    if collection.rejects.count:
+        _warn(collection.rejects)
     return collection
 
 
@@ -59,10 +60,10 @@ def counted_rejects(skip_bad: bool) -> Iterator[Rejects]:
     try:
         yield rejects
     finally:
-        _warn(rejects)
+        if rejects.count:
+            _warn(rejects)
 
 
 def _warn(rejects: Rejects) -> None:
-    if rejects.count:
-        first = str(rejects.first).removesuffix(f"; {SKIP}")  # that advice has been followed
-        log.warning("skipped bad input: %s, the first is %s", f"{rejects.count:,}", first)
+    first = str(rejects.first).removesuffix(f"; {SKIP}")  # that advice has been followed
+    log.warning("skipped bad input: %s, the first is %s", f"{rejects.count:,}", first)
