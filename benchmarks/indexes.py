@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from remargin import BiEncoder, Collection, Run, compare, evaluate
-from remargin.retrieval.backends import BackendSettings
+from remargin.retrieval.building import build_index
 from remargin.retrieval.dense import DenseIndex
-from remargin.retrieval.index import build_index, open_index
+from remargin.retrieval.index_folder import open_index
+from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.vectors import Vectors
 
 MEASURES = ["nDCG@10", "R@1000"]

@@ -19,8 +19,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from remargin import BiEncoder, Collection, Run
-from remargin.retrieval.rerank import rerank
-from remargin.retrieval.search import search
+from remargin.retrieval.reranking import rerank
+from remargin.retrieval.searching import search
 
 
 def with_sentence_transformers(
@@ -58,7 +58,7 @@ def main() -> None:
     ours, theirs, best = None, None, [float("inf")] * 2
     for _ in range(given.repeats):
         start = time.perf_counter()
-        ours = rerank(model, run, collection.documents, collection.queries)
+        ours = rerank(collection, model, run)
         between = time.perf_counter()
         theirs = with_sentence_transformers(rival, lengths, run, collection)
         best = [min(best[0], between - start), min(best[1], time.perf_counter() - between)]

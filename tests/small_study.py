@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from remargin.report.sections import Section
 from remargin.study.plan import Plan
 from remargin.study.study import Study
 
@@ -44,3 +46,11 @@ def write_beir(folder: Path, text: str = "this one", test_queries: str = "qr") -
         judged = "".join(f"{id}\td\t1\n" for id in ids)
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
     return folder
+
+
+def without_texts(section: Section) -> Section:
+    """As it is without the collection at hand: scatter plots have ids only."""
+    for figure in section.figures:
+        if hasattr(figure, "points"):
+            figure.points = [replace(point, text="") for point in figure.points]
+    return section

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from remargin.paper.benchmarking import benchmark
     from remargin.paper.running import planned, reproduce
     from remargin.report.comparing import compare
-    from remargin.retrieval.search import search
+    from remargin.retrieval.encoding import encode
+    from remargin.retrieval.fusion import fuse
+    from remargin.retrieval.indexing import index
+    from remargin.retrieval.reranking import rerank
+    from remargin.retrieval.searching import ask, search
+    from remargin.retrieval.updating import update
     from remargin.study.sweeping import sweep
     from remargin.teacher.teaching import teach
     from remargin.training.fitting import fit
@@ -49,21 +54,27 @@ _HOMES = {
     "Run": "remargin.evaluation.runs",
     "Triplets": "remargin.data.triplets",
     "Validator": "remargin.training.validation",
+    "ask": "remargin.retrieval.searching",
     "benchmark": "remargin.paper.benchmarking",
     "compare": "remargin.report.comparing",
     "demo": "remargin.demos.fine_tuning",
+    "encode": "remargin.retrieval.encoding",
     "evaluate": "remargin.evaluation.measures",
     "fit": "remargin.training.fitting",
+    "fuse": "remargin.retrieval.fusion",
+    "index": "remargin.retrieval.indexing",
     "info": "remargin.versions",
     "inspect": "remargin.training.inspection",
     "mine": "remargin.mining.negatives",
     "planned": "remargin.paper.running",
     "prepare": "remargin.data.preparation",
     "reproduce": "remargin.paper.running",
-    "search": "remargin.retrieval.search",
+    "rerank": "remargin.retrieval.reranking",
+    "search": "remargin.retrieval.searching",
     "sweep": "remargin.study.sweeping",
     "teach": "remargin.teacher.teaching",
     "train": "remargin.training.loop",
+    "update": "remargin.retrieval.updating",
 }
 
 __all__ = [
@@ -76,21 +87,27 @@ __all__ = [
     "Run",
     "Triplets",
     "Validator",
+    "ask",
     "benchmark",
     "compare",
     "demo",
+    "encode",
     "evaluate",
     "fit",
+    "fuse",
+    "index",
     "info",
     "inspect",
     "mine",
     "planned",
     "prepare",
     "reproduce",
+    "rerank",
     "search",
     "sweep",
     "teach",
     "train",
+    "update",
 ]
 
 

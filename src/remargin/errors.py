@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from os import PathLike
 
 # Control characters, which a terminal obeys, and those that change the direction of the text around them.
@@ -40,22 +40,19 @@ class InputError(ValueError):
         super().__init__(printable(" ".join(message.splitlines())))
 
 
-def refuse_idle(given: Mapping[str, object], idle: Mapping[str, Iterable[str]]) -> None:
-    """Refuse options that are given, and not None, but have no effect.
+def refuse_idle(case: str, options: Iterable[str]) -> None:
+    """Refuse options that are given but have no effect in a case: whoever gives one has misunderstood something.
 
-    Args:
-        given: values of options by name.
-        idle: the names of options without effect, by the case in which they have none.
+    Raises:
+        InputError: for the first of them.
 
     Example:
-        >>> refuse_idle({"gamma": 0.9, "clip": None}, {"other schedules than exponential": ["gamma"]})
+        >>> refuse_idle("other schedules than exponential", ["gamma"])
         Traceback (most recent call last):
         remargin.errors.InputError: --gamma does nothing for other schedules than exponential; leave it out
     """
-    for case, names in idle.items():
-        for name in names:
-            if given.get(name) is not None:
-                raise InputError(f"--{name.replace('_', '-')} does nothing for {case}", do="leave it out")
+    for name in options:
+        raise InputError(f"--{name.replace('_', '-')} does nothing for {case}", do="leave it out")
 
 
 def printable(text: str) -> str:

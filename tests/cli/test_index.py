@@ -36,7 +36,7 @@ def test_from_texts_to_a_run(remargin: Callable[..., Any], data: Path, tiny_mode
     found = remargin("encode", "--data", data, "--model", model, "--out", tmp_path / "vectors", "--length", 5)
     assert found.returncode == 0, found.stderr
     assert "30 documents, 30 vectors of 32 numbers (float32)" in found.stdout
-    assert "longer than 5 tokens and cut: 30 (100.0%); --chunk reads them whole" in found.stdout
+    assert "longer than 5 tokens and truncated: 30 (100.0%); --passage-length reads them whole" in found.stdout
     found = remargin("index", "--vectors", tmp_path / "vectors", "--out", tmp_path / "index")
     assert "exact index of 30 documents" in found.stdout
     assert "bytes of each document: 128 of vectors" in found.stdout
@@ -44,7 +44,7 @@ def test_from_texts_to_a_run(remargin: Callable[..., Any], data: Path, tiny_mode
     found = remargin("search", "--data", data, "--index", tmp_path / "index", "--out", run, "--k", 5)
     assert found.returncode == 0, found.stderr
     assert {len(ranking) for ranking in Run.load(run).rankings.values()} == {5}
-    found = remargin("index", "--data", data, "--model", model, "--out", tmp_path / "passages", "--chunk", 3)
+    found = remargin("index", "--data", data, "--model", model, "--out", tmp_path / "passages", "--passage-length", 3)
     assert found.returncode == 0, found.stderr
     assert not list(tmp_path.glob(".passages*"))
 
@@ -132,13 +132,16 @@ def test_a_weight_is_chosen_without_documents_that_are_the_query_itself(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("encode", "--what", "answers"), "nothing called 'answers' to encode"),
-        (("encode", "--chunk", "5000"), "passages of 5000 tokens"),
+        (("encode", "--kind", "answers"), "nothing called 'answers' to encode"),
+        (("encode", "--passage-length", "5000"), "passages of 5000 tokens"),
         (("index", "--index", "bm25"), "a BM25 index is made of texts"),
         (("index",), "an index is made of vectors, or of texts and a model"),
         (("index", "--vectors", "{here}/nothing"), "nothing/remargin_vectors.json: not found"),
         (("index", "--vectors", "{here}/nothing", "--index", "lucene"), "unknown index 'lucene'"),
-        (("index", "--vectors", "{here}", "--chunk", "9"), "--chunk does nothing for vectors that are encoded already"),
+        (
+            ("index", "--vectors", "{here}", "--passage-length", "9"),
+            "--passage-length does nothing for vectors that are encoded already",
+        ),
         (("index", "--index", "bm25", "--links", "9"), "--links does nothing for a BM25 index"),
         (("index", "--vectors", "{here}", "--over-fetch", "4"), "--over-fetch does nothing for exact search without"),
         (("index", "--vectors", "{here}", "--k1", "1.2"), "--k1 does nothing for index exact"),

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable
 from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
 
 import pytest
 from hypothesis import given, settings
@@ -31,65 +30,23 @@ from remargin.report.figures import (
 )
 from remargin.report.svg.axes import tick_label, ticks
 
+from .drawing import (
+    circle,
+    having,
+    lines,
+    one_panel,
+    panels,
+    parse,
+    reader,
+    readers,
+    resolution,
+    subpaths,
+    tick_places,
+    tick_value,
+)
+
 HOSTILE = "<b>&amp; \"quoted\" 'so' </svg><script>alert(1)</script> ü 損失 مرحبا 🦊"
 Place = tuple[float, float]
-
-
-def one_panel(*series: Series, **options: object) -> LineFigure:
-    return LineFigure("name", "Title", "Caption", [[Panel("", "step", "loss", list(series), **options)]])  # type: ignore[arg-type]
-
-
-def parse(figure: Figure) -> Element:
-    return ElementTree.fromstring(figure.svg())
-
-
-def having(root: Element, class_: str) -> list[Element]:
-    return [element for element in root.iter() if class_ in element.get("class", "").split()]
-
-
-def panels(figure: Figure) -> list[Element]:
-    return having(parse(figure), "panel")
-
-
-def tick_value(label: str) -> float:
-    return float(label.removesuffix("M").replace(",", "")) * (1e6 if label.endswith("M") else 1)
-
-
-def tick_places(root: Element, axis: str) -> list[tuple[float, float]]:
-    """Where the ticks of an axis are, and the numbers that stand there."""
-    return [
-        (float(t.get(axis, "")), tick_value(t.text or "")) for t in having(root, "tick") if axis in t.get("class", "")
-    ]
-
-
-def reader(places: list[tuple[float, float]], shift: float = 0.0) -> Callable[[float], float]:
-    """From a place to a number, as one reads a chart with a ruler: between its outermost ticks."""
-    (p0, v0), (p1, v1) = places[0], places[-1]
-    return lambda place: v0 + (place + shift - p0) / (p1 - p0) * (v1 - v0)
-
-
-def readers(panel: Element) -> tuple[Callable[[float], float], Callable[[float], float]]:
-    # The text of a y tick stands 4 pixels under its line.
-    return reader(tick_places(panel, "x")), reader(tick_places(panel, "y"), shift=4)
-
-
-def subpaths(path: str) -> list[list[Place]]:
-    pieces = [piece.replace("Z", "") for piece in path.split("M") if piece]
-    return [[(float(x), float(y)) for x, y in (p.split() for p in piece.split("L"))] for piece in pieces]
-
-
-def lines(panel: Element) -> list[list[list[Place]]]:
-    """The numbers of each line, in pieces."""
-    x, y = readers(panel)
-    return [
-        [[(x(a), y(b)) for a, b in piece] for piece in subpaths(line.get("d", ""))] for line in having(panel, "line")
-    ]
-
-
-def resolution(panel: Element, axis: str) -> float:
-    """What a hundredth of a pixel is worth, and some more."""
-    (p0, v0), (p1, v1) = tick_places(panel, axis)[0], tick_places(panel, axis)[-1]
-    return 0.03 * abs((v1 - v0) / (p1 - p0)) + 1e-9 * max(abs(v0), abs(v1))
 
 
 steps = st.lists(st.integers(0, 10**6), min_size=2, max_size=30, unique=True).map(sorted)
@@ -329,77 +286,6 @@ def test_the_scatter_plot_counts_sides_and_names_queries() -> None:
 def test_an_empty_scatter_plot_is_still_one() -> None:
     root = parse(Scatter("n", "T", "", "a", "b", []))
     assert "0 above the diagonal" in "".join(root.itertext())
-
-
-def circle() -> Circle:
-    points = {"q": 90.0, "d+": 45.0, "d-1": -15.0, "d-2": 143.0, "d-3": -96.0}
-    moved = [Arrow("d-1", -15, end=-45), Arrow("d-2", 143, end=225), Arrow("d-3", -96, end=-350)]
-    pulled = [Arrow("d-1", -15, pull=-0.4), Arrow("d-2", 143, pull=0.1), Arrow("d-3", -96, pull=0.0)]
-    return Circle(
-        "pull", "Pulls", "", [CirclePanel("static", points, moved, {"d-1": -45}), CirclePanel("grad", points, pulled)]
-    )
-
-
-def angle(x: float, y: float) -> float:
-    return math.degrees(math.atan2(-y, x)) % 360
-
-
-def same_angle(a: float, b: float) -> bool:
-    return abs((a - b + 180) % 360 - 180) < 0.1
-
-
-def test_points_are_on_the_circle_at_their_angles() -> None:
-    for panel, given_ in zip(panels(circle()), circle().panels, strict=True):
-        dots = having(panel, "point")
-        assert len(dots) == 5
-        radii = set()
-        for dot, (label, expected) in zip(dots, given_.points.items(), strict=True):
-            x, y = float(dot.get("cx", "")), float(dot.get("cy", ""))
-            assert same_angle(angle(x, y), expected)
-            assert (dot.findtext("title") or "").startswith(f"{label}:")
-            radii.add(round(math.hypot(x, y), 1))
-        assert len(radii) == 1
-
-
-def test_arrows_end_where_they_should_and_turn_the_right_way() -> None:
-    static, grad = panels(circle())
-    for arrow, given_ in zip(having(static, "arrow"), circle().panels[0].arrows, strict=True):
-        tip = arrow.find("polygon").get("points", "").split()[0]  # type: ignore[union-attr]
-        x, y = map(float, tip.split(","))
-        assert given_.end is not None
-        assert same_angle(angle(x, y), given_.end)
-        numbers = re.findall(r"-?[\d.]+", arrow.find("path").get("d", ""))  # type: ignore[union-attr]
-        assert same_angle(angle(float(numbers[0]), float(numbers[1])), given_.start)
-        large, sweep = numbers[5], numbers[6]
-        assert sweep == ("0" if given_.end > given_.start else "1")  # 1 is clockwise on the screen
-        assert large == ("1" if abs(given_.end - given_.start) > 180 else "0")
-    reach = []
-    for arrow, given_ in zip(having(grad, "arrow"), circle().panels[1].arrows, strict=True):
-        head = arrow.find("polygon")
-        if head is None:
-            assert given_.pull == 0
-            continue
-        x, y = map(float, head.get("points", "").split()[0].split(","))
-        reach.append((angle(x, y) - given_.start + 180) % 360 - 180)
-    edge = (reach[1] * 4 + reach[0]) / 3  # a pull of -0.4 and one of 0.1, both from the edge of their point
-    assert 0 < edge < 8
-    assert reach[0] < 0 < reach[1]
-    assert (reach[0] + edge) / (reach[1] - edge) == pytest.approx(-4, rel=0.01)
-    titles = [arrow.findtext("title") for arrow in having(grad, "arrow")]
-    assert titles == [
-        "d-1 is pulled with 0.4 clockwise",
-        "d-2 is pulled with 0.1 anticlockwise",
-        "d-3 is not pulled",
-    ]
-
-
-def test_arrows_that_would_cover_each_other_are_apart() -> None:
-    arrows = [Arrow("a", 0, end=60), Arrow("b", 30, end=90), Arrow("c", 350, end=370), Arrow("d", 180, end=200)]
-    [panel] = panels(Circle("n", "", "", [CirclePanel("", {"a": 0}, arrows)]))
-    radii = [re.findall(r"A([\d.]+)", path.get("d", ""))[0] for path in having(panel, "line")]
-    assert radii[0] == radii[3]
-    assert len(set(radii[:3])) == 3 or radii[1] == radii[2]
-    assert radii[0] not in radii[1:3]
 
 
 def figures() -> list[Figure]:

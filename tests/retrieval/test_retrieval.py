@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
 from remargin.model.cross_encoder import CrossEncoder
 from remargin.retrieval.bm25 import BM25
+from remargin.retrieval.building import build_index
 from remargin.retrieval.dense import DenseIndex
-from remargin.retrieval.index import build_index
-from remargin.retrieval.rerank import rerank
-from remargin.retrieval.search import search
+from remargin.retrieval.reranking import rerank
+from remargin.retrieval.searching import search
 from remargin.retrieval.vectors import Vectors
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -92,18 +93,19 @@ def test_a_query_does_not_find_itself() -> None:
 
 DOCUMENTS = {f"d{i}": f"document number {i} about {'margins' if i % 2 else 'values'}" for i in range(20)}
 QUERIES = {"q1": "margins", "q2": "values of documents"}
+COLLECTION = Collection("pieces", "test", DOCUMENTS, QUERIES, {})
 
 
 def test_reranking_everything_is_exact_search(tiny_model: Any) -> None:
     model = BiEncoder.from_pretrained(tiny_model("bert"))
     whole = DenseIndex(model, Vectors.of(model, DOCUMENTS)).search(QUERIES, k=20)
     first = Run.of({query: dict.fromkeys(DOCUMENTS, 1.0) for query in QUERIES})
-    again = rerank(model, first, DOCUMENTS, QUERIES)
+    again = rerank(COLLECTION, model, first)
     for query in QUERIES:
         assert set(again.rankings[query]) == set(whole.rankings[query])
         for document, score in again.rankings[query].items():
             assert score == pytest.approx(whole.rankings[query][document], abs=1e-5)
-    shallow = rerank(model, first, DOCUMENTS, QUERIES, depth=3)
+    shallow = rerank(COLLECTION, model, first, depth=3)
     assert set(shallow.rankings["q1"]) == set(first.top("q1", 3))
 
 
@@ -117,7 +119,7 @@ def test_reranking_encodes_each_text_once(tiny_model: Any, monkeypatch: pytest.M
         return original(kind, texts, *rest)
 
     monkeypatch.setattr(model, "_encode", spy)
-    rerank(model, Run.of({q: dict.fromkeys(DOCUMENTS, 1.0) for q in QUERIES}), DOCUMENTS, QUERIES)
+    rerank(COLLECTION, model, Run.of({q: dict.fromkeys(DOCUMENTS, 1.0) for q in QUERIES}))
     assert sorted(encoded) == sorted([*DOCUMENTS.values(), *QUERIES.values()])
 
 
@@ -126,7 +128,7 @@ def test_a_cross_encoder_reranks_by_its_scores(tiny_model: Any) -> None:
     with torch.no_grad():
         model.model.classifier.weight.normal_(generator=torch.Generator().manual_seed(0))
     first = Run.of({"q2": dict.fromkeys(DOCUMENTS, 1.0), "q1": {"d3": 2.0, "d4": 1.0}})
-    again = rerank(model, first, DOCUMENTS, QUERIES)
+    again = rerank(COLLECTION, model, first)
     assert {query: set(found) for query, found in again.rankings.items()} == {"q1": {"d3", "d4"}, "q2": set(DOCUMENTS)}
     for query, found in again.rankings.items():
         assert list(found.values()) == sorted(found.values(), reverse=True)
@@ -134,17 +136,17 @@ def test_a_cross_encoder_reranks_by_its_scores(tiny_model: Any) -> None:
             alone = model.score([(QUERIES[query], DOCUMENTS[document])])[0]
             assert score == pytest.approx(alone, abs=1e-5)
     assert len(set(again.rankings["q2"].values())) > 10
-    assert set(rerank(model, first, DOCUMENTS, QUERIES, depth=3).rankings["q2"]) == set(first.top("q2", 3))
+    assert set(rerank(COLLECTION, model, first, depth=3).rankings["q2"]) == set(first.top("q2", 3))
     with pytest.raises(InputError, match="id 'q2': query leaves no room for a document in 64 tokens"):
-        rerank(model, first, DOCUMENTS, {"q2": "margins " * 61})
+        rerank(replace(COLLECTION, queries={"q2": "margins " * 61}), model, first)
 
 
 def test_a_run_of_another_collection_is_refused(tiny_model: Any) -> None:
     model = BiEncoder.from_pretrained(tiny_model("bert"))
     with pytest.raises(InputError, match="none of the collection's queries"):
-        rerank(model, Run.of({"other": {"d1": 1.0}}), DOCUMENTS, QUERIES)
+        rerank(COLLECTION, model, Run.of({"other": {"d1": 1.0}}))
     with pytest.raises(InputError, match="id 'x': the run has a document that is not in the collection"):
-        rerank(model, Run.of({"q1": {"x": 1.0}}), DOCUMENTS, QUERIES)
+        rerank(COLLECTION, model, Run.of({"q1": {"x": 1.0}}))
 
 
 def test_the_index_of_another_collection_is_refused(

@@ -12,12 +12,15 @@ import pytest
 
 from remargin import BiEncoder, InputError
 from remargin.data.tables import Rejects
-from remargin.retrieval import bm25
-from remargin.retrieval import index as module
-from remargin.retrieval.backends import BackendSettings
-from remargin.retrieval.index import build_index, index_collection, open_index
+from remargin.retrieval import building as module
+from remargin.retrieval.bm25 import BM25
+from remargin.retrieval.building import build_index
+from remargin.retrieval.encoding import encode
+from remargin.retrieval.index_folder import open_index
+from remargin.retrieval.indexing import index
+from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.texts import collection_texts
-from remargin.retrieval.vectors import Vectors, encode_collection
+from remargin.retrieval.vectors import Vectors
 
 QUERIES = {"q1": "text number 3", "q2": "words"}
 
@@ -48,13 +51,15 @@ def test_bad_texts_are_errors_or_counted(data: Path) -> None:
     assert {text.id: text.text for text in collection_texts(data, "queries")} == QUERIES
 
 
-def test_vectors_of_a_collection(model: BiEncoder, data: Path, tmp_path: Path) -> None:
-    vectors = encode_collection(model, data, tmp_path / "q", "queries", precision="float16")
-    assert (vectors.made.kind, vectors.made.precision, vectors.made.data) == ("queries", "float16", str(data))
+def test_vectors_of_a_collection(
+    model: BiEncoder, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    vectors = encode(data, model, tmp_path / "q", "queries", dtype="float16")
+    assert (vectors.made.kind, vectors.made.dtype, vectors.made.data) == ("queries", "float16", str(data))
     np.testing.assert_allclose(vectors.matrix, model.encode_queries(list(QUERIES.values())), atol=1e-3)
-    rejects = Rejects(skip=True)
-    vectors = encode_collection(model, data, tmp_path / "d", chunk=8, rejects=rejects)
-    assert (len(vectors.ids), vectors.made.chunk, vectors.made.overlap, rejects.count) == (20, 8, 2, 1)
+    vectors = encode(data, model, tmp_path / "d", passage_length=8, skip_bad=True)
+    assert (len(vectors.ids), vectors.made.passage_length, vectors.made.passage_overlap) == (20, 8, 2)
+    assert caplog.messages[0].startswith("skipped bad input: 1, the first is ")
     assert len(vectors.matrix) > 20
 
 
@@ -63,8 +68,8 @@ def test_an_index_of_a_collection_is_that_of_its_vectors(
     coding: Any, model: BiEncoder, data: Path, tmp_path: Path
 ) -> None:
     settings = BackendSettings(coding=coding)
-    built = index_collection(model, data, tmp_path / "one", settings, chunk=8, rejects=Rejects(skip=True))
-    vectors = encode_collection(model, data, tmp_path / "v", chunk=8, rejects=Rejects(skip=True))
+    built = index(tmp_path / "one", data=data, model=model, coding=coding, passage_length=8, skip_bad=True)
+    vectors = encode(data, model, tmp_path / "v", passage_length=8, skip_bad=True)
     same = build_index(vectors, tmp_path / "two", settings)
     assert (built.documents, built.rows, built.made) == (same.documents, same.rows, same.made)
     assert built.documents == 20
@@ -87,19 +92,21 @@ def test_vectors_of_an_index_that_could_not_be_built_are_kept(
         broken.setattr(module, "build_index", fail)
         advice = f"{tmp_path / 'index'}: no space left; the vectors stay: to go on with them, give --vectors {place}"
         with pytest.raises(InputError, match=re.escape(advice)):
-            index_collection(model, data, tmp_path / "index", rejects=Rejects(skip=True))
+            index(tmp_path / "index", data=data, model=model, skip_bad=True)
     with pytest.raises(InputError, match="is there already, perhaps from a build that was stopped"):
-        index_collection(model, data, tmp_path / "index", rejects=Rejects(skip=True))
+        index(tmp_path / "index", data=data, model=model, skip_bad=True)
     assert build_index(Vectors.load(place), tmp_path / "index").documents == 20
 
 
 def test_bm25_of_a_collection(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'d99': document has no text"):
-        bm25.index_collection(data, tmp_path / "index")
+        index(tmp_path / "index", data=data, index="bm25")
     assert not (tmp_path / "index").exists()
-    made = bm25.index_collection(data, tmp_path / "index", k1=1.2, b=0.75, rejects=Rejects(skip=True))
-    index = bm25.BM25.load(tmp_path / "index")
-    assert (len(index), index.data) == (len(made), str(data)) == (20, str(data))
-    assert index.search(QUERIES).rankings == made.search(QUERIES).rankings
+    built = index(tmp_path / "index", data=data, index="bm25", k1=1.2, b=0.75, skip_bad=True)
+    opened = BM25.load(tmp_path / "index")
+    assert (len(opened), opened.data) == (built.documents, str(data)) == (20, str(data))
+    texts = collection_texts(data, rejects=Rejects(skip=True))
+    made = BM25({text.id: text.text for text in texts}, k1=1.2, b=0.75)
+    assert opened.search(QUERIES).rankings == made.search(QUERIES).rankings
     with pytest.raises(InputError, match="already exists"):
-        bm25.index_collection(data, tmp_path / "index", rejects=Rejects(skip=True))
+        index(tmp_path / "index", data=data, index="bm25", skip_bad=True)

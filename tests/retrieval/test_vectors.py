@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from remargin import BiEncoder, InputError
 from remargin.data.source import Text
 from remargin.model.tokenizer import Tokenizer
-from remargin.retrieval import vectors as module
-from remargin.retrieval.vectors import HEADER, Made, Vectors, encode
+from remargin.retrieval import encoding as module
+from remargin.retrieval.encoding import encode_texts
+from remargin.retrieval.vectors import HEADER, Made, Vectors
 
 TEXTS = [Text(f"d{i}", f"text number {i} " + "word " * (i % 13)) for i in range(50)]
 
@@ -36,12 +37,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_vectors_are_those_of_the_model_and_remember_what_made_them(model: BiEncoder, tmp_path: Path) -> None:
     made = Made.by(model, "some data")
-    found = encode(model, TEXTS, tmp_path / "out", made)
+    found = encode_texts(model, TEXTS, tmp_path / "out", made)
     np.testing.assert_allclose(found.matrix, model.encode_documents([t.text for t in TEXTS]), atol=1e-6)
     assert list(found.ids) == [t.id for t in TEXTS]
     assert Vectors.load(tmp_path / "out").made == made
     assert [path.name for path in tmp_path.iterdir()] == ["out"]  # nothing left beside it
-    half = encode(model, TEXTS, tmp_path / "half", Made.by(model, precision="float16"))
+    half = encode_texts(model, TEXTS, tmp_path / "half", Made.by(model, dtype="float16"))
     assert half.matrix.dtype == np.float16
     np.testing.assert_allclose(half.matrix.astype("f4"), found.matrix, atol=1e-3)
 
@@ -63,17 +64,17 @@ def test_a_stopped_encoding_goes_on_and_encodes_nothing_twice(
     model: BiEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
-    encode(model, TEXTS, tmp_path / "whole", Made.by(model, chunk=5))
+    encode_texts(model, TEXTS, tmp_path / "whole", Made.by(model, passage_length=5))
     stops, calls = interrupted_at(4)
     monkeypatch.setattr(BiEncoder, "encode_tokens", stops)
     with pytest.raises(KeyboardInterrupt):
-        encode(model, TEXTS, tmp_path / "out", Made.by(model, chunk=5))
+        encode_texts(model, TEXTS, tmp_path / "out", Made.by(model, passage_length=5))
     assert not (tmp_path / "out").exists()
     (work,) = tmp_path.glob(".out.*")
     for name in ("vectors.bin", "owners.bin", "journal.jsonl"):  # as if killed while writing the fourth block
         with open(work / name, "ab") as file:
             file.write(b'{"torn')
-    encode(model, TEXTS, tmp_path / "out", Made.by(model, chunk=5))
+    encode_texts(model, TEXTS, tmp_path / "out", Made.by(model, passage_length=5))
     assert len(calls) == 4 + 4  # 7 blocks, of which 3 were there
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
@@ -90,9 +91,9 @@ def test_it_does_not_go_on_in_another_precision(
     with monkeypatch.context() as patched:
         patched.setattr(BiEncoder, "encode_tokens", interrupted_at(3)[0])
         with pytest.raises(KeyboardInterrupt):
-            encode(coarse, TEXTS, tmp_path / "out")
-    found = encode(fine, TEXTS, tmp_path / "out")
-    np.testing.assert_array_equal(found.matrix, encode(fine, TEXTS, tmp_path / "whole").matrix)
+            encode_texts(coarse, TEXTS, tmp_path / "out")
+    found = encode_texts(fine, TEXTS, tmp_path / "out")
+    np.testing.assert_array_equal(found.matrix, encode_texts(fine, TEXTS, tmp_path / "whole").matrix)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +106,8 @@ def test_it_does_not_go_on_in_another_precision(
         ("journal.jsonl", lambda content: flipped(content, content.index(b"\n") + 40)),
         ("journal.jsonl", lambda content: content[: content.index(b"\n") + 1] + bytes(50) + b"\n"),
         ("journal.jsonl", lambda content: content[: content.index(b"\n") + 1] + b"5\n"),
-        ("journal.jsonl", lambda content: content.replace(b'"rows": ', b'"rows": -')),
-        ("journal.jsonl", lambda content: content.replace(b'"texts"', b'"tests"')),
+        ("journal.jsonl", lambda content: content.replace(b'"sizes": [', b'"sizes": [-')),
+        ("journal.jsonl", lambda content: content.replace(b'"key"', b'"kex"')),
     ],
 )
 def test_what_was_damaged_meanwhile_is_encoded_anew(
@@ -122,16 +123,16 @@ def test_what_was_damaged_meanwhile_is_encoded_anew(
         yield from TEXTS[:40]
         raise RuntimeError("the collection cannot be read on")
 
-    made = Made.by(model, chunk=30)
+    made = Made.by(model, passage_length=30)
     with pytest.raises(RuntimeError):
-        encode(model, broken(), tmp_path / "out", made)
+        encode_texts(model, broken(), tmp_path / "out", made)
     (work,) = tmp_path.glob(".out.*")
     if damage is None:
         (work / name).unlink()
     else:
         (work / name).write_bytes(damage((work / name).read_bytes()))
-    encode(model, TEXTS, tmp_path / "out", made)
-    encode(model, TEXTS, tmp_path / "fresh", made)
+    encode_texts(model, TEXTS, tmp_path / "out", made)
+    encode_texts(model, TEXTS, tmp_path / "fresh", made)
     assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
 
 
@@ -145,20 +146,20 @@ def test_what_changed_meanwhile_is_encoded_anew(
         raise RuntimeError("the collection cannot be read on")
 
     with pytest.raises(RuntimeError):
-        encode(model, broken(), tmp_path / "out")
+        encode_texts(model, broken(), tmp_path / "out")
     changed = [*TEXTS[:20], Text("d20", "something else"), *TEXTS[21:]]
-    encode(model, changed, tmp_path / "out")
-    encode(model, changed, tmp_path / "fresh")
+    encode_texts(model, changed, tmp_path / "out")
+    encode_texts(model, changed, tmp_path / "fresh")
     assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
 
 
 KILLED = """
 import sys
 from remargin import BiEncoder
-from remargin.retrieval import vectors
+from remargin.retrieval import encoding
 from tests.retrieval.test_vectors import MANY
-vectors.TEXTS_AT_ONCE = 8
-vectors.encode(BiEncoder.from_pretrained(sys.argv[1]), MANY, sys.argv[2])
+encoding.TEXTS_AT_ONCE = 8
+encoding.encode_texts(BiEncoder.from_pretrained(sys.argv[1]), MANY, sys.argv[2])
 """
 MANY = [Text(f"d{i}", f"text number {i} " + "word " * (i % 13)) for i in range(400)]
 
@@ -179,7 +180,7 @@ def test_a_killed_encoding_ends_in_the_same_bytes(
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
     model = BiEncoder.from_pretrained(folder)
     for name in ("out", "fresh"):
-        encode(model, MANY, tmp_path / name)
+        encode_texts(model, MANY, tmp_path / name)
     assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
 
 
@@ -187,10 +188,10 @@ def test_two_processes_do_not_write_the_same_vectors(model: BiEncoder, tmp_path:
     def second() -> Any:
         yield TEXTS[0]
         with pytest.raises(InputError, match="another process is writing it"):
-            encode(model, TEXTS, tmp_path / "out")
+            encode_texts(model, TEXTS, tmp_path / "out")
         yield TEXTS[1]
 
-    assert len(encode(model, second(), tmp_path / "out").ids) == 2
+    assert len(encode_texts(model, second(), tmp_path / "out").ids) == 2
 
 
 @given(st.lists(st.sampled_from(["a", "b", "ab", "abcabcabc", "word", "...", "  "]), max_size=40), st.data())
@@ -222,9 +223,11 @@ def _tokenizer(tiny_model: Any) -> None:
 
 def test_long_documents_are_read_whole_in_passages(model: BiEncoder, tmp_path: Path) -> None:
     long = Text("long", " ".join("abcdefgh"[i % 8] for i in range(1000)))
-    cut = encode(model, [long, TEXTS[0]], tmp_path / "cut")
-    assert (cut.truncated, len(cut.matrix)) == (1, 2)
-    whole = encode(model, [long, TEXTS[0]], tmp_path / "whole", Made.by(model, chunk=10, overlap=4))
+    short = encode_texts(model, [long, TEXTS[0]], tmp_path / "short")
+    assert (short.truncated, len(short.matrix)) == (1, 2)
+    whole = encode_texts(
+        model, [long, TEXTS[0]], tmp_path / "whole", Made.by(model, passage_length=10, passage_overlap=4)
+    )
     assert whole.truncated == 0
     assert whole.owners is not None
     assert (whole.owners == 0).sum() == 1 + np.ceil((1000 - 10) / 6)
@@ -233,19 +236,19 @@ def test_long_documents_are_read_whole_in_passages(model: BiEncoder, tmp_path: P
 
 def test_bad_settings_are_named(model: BiEncoder, tmp_path: Path) -> None:
     for settings, problem in [
-        ({"chunk": 0}, "passages of 0 tokens"),
-        ({"chunk": 10_000}, "but the model reads"),
-        ({"chunk": 10, "overlap": 10}, "an overlap of 10 tokens in passages of 10"),
-        ({"overlap": 3}, "an overlap, but no passages"),
-        ({"precision": "int4"}, "unknown precision 'int4'"),
+        ({"passage_length": 0}, "passages of 0 tokens"),
+        ({"passage_length": 10_000}, "but the model reads"),
+        ({"passage_length": 10, "passage_overlap": 10}, "an overlap of 10 tokens in passages of 10"),
+        ({"passage_overlap": 3}, "an overlap, but no passages"),
+        ({"dtype": "int4"}, "unknown dtype 'int4'"),
     ]:
         with pytest.raises(InputError, match=problem):
             Made.by(model, **settings)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no texts to encode"):
-        encode(model, [], tmp_path / "out")
-    encode(model, TEXTS, tmp_path / "out2")
+        encode_texts(model, [], tmp_path / "out")
+    encode_texts(model, TEXTS, tmp_path / "out2")
     with pytest.raises(InputError, match="already exists"):
-        encode(model, TEXTS, tmp_path / "out2")
+        encode_texts(model, TEXTS, tmp_path / "out2")
     for file in (tmp_path / "out2").glob("*.bin"):
         whole = file.read_bytes()
         file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -260,9 +263,9 @@ def test_bad_settings_are_named(model: BiEncoder, tmp_path: Path) -> None:
 
 
 def test_a_link_stays_one(model: BiEncoder, tmp_path: Path) -> None:
-    encode(model, TEXTS, tmp_path / "there")
+    encode_texts(model, TEXTS, tmp_path / "there")
     (tmp_path / "link").symlink_to("there")
-    encode(model, TEXTS[:1], tmp_path / "link", overwrite=True)
+    encode_texts(model, TEXTS[:1], tmp_path / "link", overwrite=True)
     assert (tmp_path / "link").is_symlink()
     assert len(Vectors.load(tmp_path / "there").ids) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"link", "there"}
@@ -271,7 +274,7 @@ def test_a_link_stays_one(model: BiEncoder, tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [("d1", "text"), "text", Text(1, "text"), Text("d1", None)])  # type: ignore[arg-type]
 def test_what_is_no_text_is_named_and_leaves_nothing(wrong: Any, model: BiEncoder, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is no Text with an id and a text, both strings; pass Text\(id, text\)"):
-        encode(model, [TEXTS[0], wrong], tmp_path / "out")
+        encode_texts(model, [TEXTS[0], wrong], tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 

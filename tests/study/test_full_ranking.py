@@ -9,7 +9,7 @@ import pytest
 from remargin import BiEncoder, Collection
 from remargin.evaluation.measures import evaluate
 from remargin.retrieval import exact
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 from remargin.study.full_ranking import FullRanking
 from remargin.study.results import MEASURE, RECALL
 

@@ -17,11 +17,10 @@ import pytest
 from remargin import InputError, train
 from remargin.data.triplets import Triplets
 from remargin.files.headers import read_header, write_header
-from remargin.paper.baselines import EASY_BINS_DROPPED, TEACHERS
-from remargin.paper.claims.claim import OPEN
+from remargin.paper.baselines import TEACHERS
 from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.running import draw_experiments, run_experiments
-from remargin.paper.systems import ADAPTIVE, BESIDE, DISTRIBUTED, EXPLICIT_MEAN
+from remargin.paper.systems import DISTRIBUTED
 from remargin.report.sections import Section
 from remargin.study import results
 from remargin.study import trainer as module
@@ -32,15 +31,7 @@ from remargin.study.results import LAST, MEASURE, TEST, ZERO_SHOT, Result, Resul
 from remargin.study.systems import CONTRASTIVE, STATIC, choose, sweep, sweep_of
 from remargin.study.trainer import run_settings, teacher_scale
 
-from ..small_study import PLAN, Open, silent, write_beir
-
-
-def without_texts(section: Section) -> Section:
-    """As it is without the collection at hand: scatter plots have ids only."""
-    for figure in section.figures:
-        if hasattr(figure, "points"):
-            figure.points = [replace(point, text="") for point in figure.points]
-    return section
+from ..small_study import PLAN, Open, silent, without_texts, write_beir
 
 
 def test_every_section_can_be_made_again_from_the_small_files(study_folder: Path, tmp_path: Path) -> None:
@@ -155,93 +146,6 @@ def test_a_grid_of_one_is_no_sweep(study_folder: Path) -> None:
     study.plan = replace(PLAN, teacher_scales=(1.0,))
     chosen = choose(study, "tiny", TEACHERS[0])
     assert (chosen.tuned_to, sweep_of(study, chosen)) == (1.0, None)
-
-
-def test_a_backbone_that_was_not_trained_is_left_out(study_folder: Path, tmp_path: Path) -> None:
-    """A second one that only table 3 was made for does not make the other tables impossible."""
-    out, said = tmp_path / "study", list[str]()
-    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
-    header = read_header(out / "study.json", dict, FORMAT, "")
-    write_header(out / "study.json", {**header, "models": {**header["models"], "other": "0" * 32}})
-    for name in ("baselines", "static-margins", "variants"):
-        said.clear()
-        made = EXPERIMENTS[name].draw(Results.open(out, say=said.append)).section
-        assert made == without_texts(Section.load(study_folder / name))
-        assert len(said) == 1
-        assert re.fullmatch(r"other is left out: .*other-\S+ is not there; run `remargin reproduce` .*", said[0])
-
-
-def test_table_3_of_an_unfinished_study_lacks_our_rows_but_never_the_papers(study_folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "study"
-    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
-    whole, *_ = Section.load(study_folder / "variants").tables
-    study = Results.open(out, say=silent)
-    for gone in ([EXPLICIT_MEAN], BESIDE[:-1]):
-        for row in gone:
-            shutil.rmtree(study.run(choose(study, "tiny", row).spec).folder)
-        draw_experiments(study, ["variants"])
-        table, *_ = Section.load(out / "variants").tables
-        rows = [[row[0].text for block in of.blocks for row in block.rows] for of in (whole, table)]
-        lacking = [name for name in rows[0] if name not in rows[1]]
-        assert lacking == [row.name for row in (gone if gone[0] is EXPLICIT_MEAN else BESIDE)]
-        assert table.notes == [*whole.notes, f"Not trained for tiny: {'; '.join(lacking)}."]
-    verdicts = read_numbers(out / "claims")
-    assert verdicts["the explicit mean does not work"]["verdict"] == OPEN
-    shutil.rmtree(study.run(choose(study, "tiny", ADAPTIVE).spec).folder)
-    with pytest.raises(InputError, match="no backbone has all runs of this table; run `remargin reproduce` with"):
-        draw_experiments(study, ["variants"])
-
-
-def test_so_does_table_4(study_folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "study"
-    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
-    whole, *_ = Section.load(study_folder / "baselines").tables
-    study = Results.open(out, say=silent)
-    gone = (EASY_BINS_DROPPED, EXPLICIT_MEAN)
-    for row in gone:
-        shutil.rmtree(study.run(choose(study, "tiny", row).spec).folder)
-    draw_experiments(study, ["baselines"])
-    table, *_ = Section.load(out / "baselines").tables
-    rows = [[row[0].text for block in of.blocks for row in block.rows] for of in (whole, table)]
-    assert [name for name in rows[0] if name not in rows[1]] == [row.name for row in gone]
-    assert table.notes[-1] == f"Not trained for tiny: {'; '.join(row.name for row in gone)}."
-    for needed in (CONTRASTIVE, TEACHERS[2]):  # the first is a second teacher
-        folder = study.run(choose(study, "tiny", needed).spec).folder
-        folder.rename(tmp_path / "away")
-        with pytest.raises(InputError, match="no backbone has all runs of this table"):
-            draw_experiments(study, ["baselines"])
-        (tmp_path / "away").rename(folder)
-
-
-def test_what_needs_no_training_is_measured_first(
-    open_study: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that the rows which a study has when it is stopped can be shown."""
-
-    def stop(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "fit", stop)
-    for name in ("variants", "baselines"):
-        with pytest.raises(KeyboardInterrupt):
-            run_experiments(open_study(tmp_path / name), [name])
-        assert (tmp_path / name / "runs" / "bm25" / "run.json").exists()
-    assert (tmp_path / "variants" / "runs" / "tiny-untrained" / "run.json").exists()
-
-
-def test_of_an_unfinished_study_everything_is_made_that_can_be(study_folder: Path, tmp_path: Path) -> None:
-    out, said = tmp_path / "study", list[str]()
-    shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("work"))
-    study = Results.open(out, say=said.append)
-    for row in (EXPLICIT_MEAN, TEACHERS[0]):
-        shutil.rmtree(study.run(choose(study, "tiny", row).spec).folder)
-    made = [folder.name for folder in draw_experiments(study, list(EXPERIMENTS))]
-    assert made == [name for name in (*EXPERIMENTS, "claims") if name not in ("baselines", "zero-shot")]
-    assert [line for line in said if "no backbone" in line] == [
-        f"{name} is left out: no backbone has all runs of this table" for name in ("baselines", "zero-shot")
-    ]
-    verdicts = read_numbers(out / "claims")
-    assert verdicts["the explicit mean does not work"]["verdict"] == OPEN
 
 
 def one_digit(content: bytes) -> bytes:
@@ -411,20 +315,6 @@ def test_a_plan_without_patience_has_none_whatever_the_preset(open_study: Open, 
         assert run_settings(spec, study.plan).patience == patience
         whole = replace(spec, early_stopping=False)  # as figures and sweeps run
         assert run_settings(whole, study.plan).patience is None
-
-
-def test_a_backbone_that_was_not_named_again(study_folder: Path, open_study: Open, tmp_path: Path) -> None:
-    shutil.copytree(study_folder, tmp_path / "s", ignore=shutil.ignore_patterns("work"))
-    study = open_study(tmp_path / "s")
-    study.backbones.clear()
-    spec = choose(study.results, "tiny", DISTRIBUTED).spec
-    before = study.run(spec)
-    for lacking in (replace(spec, rate=0.5), replace(spec, seed=1)):  # never trained, and to be measured otherwise
-        with pytest.raises(InputError, match="is not there; name its backbone: --model tiny=PATH"):
-            study.run(lacking, LAST)
-    assert study.run(spec) == before
-    assert study.run(replace(spec, seed=1)).steps == before.steps  # it is kept
-    assert EXPERIMENTS["variants"].draw(study.results).section.tables == Section.load(study_folder / "variants").tables
 
 
 def test_tables_are_made_for_every_test_collection(study_folder: Path) -> None:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from remargin import BiEncoder, InputError, train
 from remargin.data.preparation import prepare
 from remargin.data.training_data import TrainingData
-from remargin.files.arrays import append_array
 from remargin.files.headers import read_header, write_header
+from remargin.files.journal import Journal
 from remargin.losses.inputs import Similarity
 from remargin.losses.teacher import DualTeacherLoss
 from remargin.model.tokenizer import Tokens
@@ -85,14 +85,14 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def stopped_at(block: int) -> Callable[..., None]:
     """Writes blocks, but not the one of that number, from 1."""
-    blocks = itertools.count(1)
+    blocks, original = itertools.count(1), Journal.add
 
-    def append(*arguments: Any) -> None:
+    def add(*arguments: Any) -> None:
         if next(blocks) == block:
             raise KeyboardInterrupt
-        append_array(*arguments)
+        original(*arguments)
 
-    return append
+    return add
 
 
 def test_killed_while_encoding_it_goes_on(
@@ -103,7 +103,7 @@ def test_killed_while_encoding_it_goes_on(
     assert encoded == [5, 5, 2, 5, 5, 5, 5, 4]
     encoded.clear()
     with monkeypatch.context() as killed:
-        killed.setattr(in_batch_teacher, "append_array", stopped_at(6))
+        killed.setattr(Journal, "add", stopped_at(6))
         with pytest.raises(KeyboardInterrupt):
             load(scored, tmp_path / "run")
     encoded.clear()

@@ -19,8 +19,8 @@ from remargin.data.tables import Rejects
 from remargin.evaluation.runs import Run
 from remargin.model.cross_encoder import CrossEncoder
 from remargin.model.tokenizer import Tokenizer
-from remargin.retrieval.rerank import rerank
-from remargin.retrieval.search import search
+from remargin.retrieval.reranking import rerank
+from remargin.retrieval.searching import search
 from remargin.teacher import training as teacher
 from remargin.teacher.scoring import score_triplets
 from remargin.teacher.training import TeacherSettings, train_cross_encoder
@@ -83,7 +83,7 @@ def test_it_learns_and_keeps_the_best(tiny_model: Any, triplets: Path, tmp_path:
     assert saved.trained["seconds"] == trained.seconds > trained.validation_seconds > 0
     assert saved.trained["from"] == str(tiny_model("bert"))
     first = search(DEV, "bm25", k=50)
-    found = rerank(saved, first, DEV.documents, DEV.queries)
+    found = rerank(DEV, saved, first)
     assert set(found.rankings["q60"]) == set(first.rankings["q60"])
     assert "margins" in DOCUMENTS[found.top("q60", 1)[0]]
     taught = score_triplets(triplets, tmp_path / "s.tsv", saved, TRAIN)

@@ -18,6 +18,7 @@ from remargin.cli import (
     benchmark,
     compare,
     demo,
+    encode,
     evaluate,
     fit,
     fuse,
@@ -28,9 +29,11 @@ from remargin.cli import (
     prepare,
     report,
     reproduce,
+    rerank,
     search,
     sweep,
     teach,
+    update,
 )
 from remargin.cli.options import ManyValues
 from remargin.data.tables import OR_SKIP
@@ -50,12 +53,12 @@ app.command("prepare")(prepare.prepare)
 app.command("mine")(mine.mine)
 app.command("teach")(teach.teach)
 app.command("fit")(fit.fit)
-app.command("encode")(index.encode)
+app.command("encode")(encode.encode)
 app.command("index")(index.index)
-app.command("update")(index.update)
+app.command("update")(update.update)
 app.command("search")(search.search)
 app.command("ask")(ask.ask)
-app.command("rerank")(search.rerank)
+app.command("rerank")(rerank.rerank)
 app.command("fuse", cls=ManyValues)(fuse.fuse)
 app.command("evaluate", cls=ManyValues)(evaluate.evaluate)
 app.command("compare", cls=ManyValues)(compare.compare)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +17,7 @@ from remargin.errors import InputError
 from remargin.progress import tell
 
 if TYPE_CHECKING:
-    from remargin.data.collection import Collection
-    from remargin.data.tables import Rejects
-    from remargin.model.encoder import BiEncoder
+    pass
 
 
 def _load(context: typer.Context, path: Path | None) -> Path | None:
@@ -63,13 +60,10 @@ def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
     return repeated
 
 
-def refuse_idle(context: typer.Context, idle: Mapping[str, Sequence[str]]) -> None:
-    """Refuse options that were given but have no effect. `idle` lists their names by the case."""
-    for case, names in idle.items():
-        for name in names:
-            source = context.get_parameter_source(name)
-            if source is not None and source.name != "DEFAULT":
-                raise InputError(f"--{name.replace('_', '-')} does nothing for {case}", do="leave it out")
+def given_options(context: typer.Context, names: Sequence[str]) -> list[str]:
+    """Those of some options that were given, on the command line or by a configuration."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
 
 
 def is_typed(context: typer.Context, name: str) -> bool:
@@ -105,15 +99,6 @@ def measure_names(given: list[str] | None, default: Sequence[str]) -> list[str]:
     return [name for value in given or [] for name in value.split()] or list(default)
 
 
-def load_collection(data: str, split: str, skip_bad: bool) -> Collection:
-    """The collection; what was skipped is counted on standard error."""
-    from remargin.data.collection import Collection
-
-    collection = Collection.load(data, split, skip_bad)
-    say_skipped(collection.rejects.count, collection.rejects.first)
-    return collection
-
-
 def say_skipped(count: int, first: object) -> None:
     """Count on standard error what was skipped, and show the first of it, if there is any."""
     from remargin.data.tables import SKIP
@@ -121,25 +106,6 @@ def say_skipped(count: int, first: object) -> None:
     if count:
         done = str(first).removesuffix(f"; {SKIP}")  # that advice has been followed
         tell(f"skipped bad input: {count:,}, the first is {done}", error=True)
-
-
-@contextmanager
-def counting_rejects(skip_bad: bool) -> Iterator[Rejects]:
-    """Give a block of work a place for bad input. When the block ends, standard error says how much was skipped."""
-    from remargin.data.tables import Rejects
-
-    rejects = Rejects(skip=skip_bad)
-    try:
-        yield rejects
-    finally:
-        say_skipped(rejects.count, rejects.first)
-
-
-def load_encoder(model: str, compute: str = "auto", **lengths: int | None) -> BiEncoder:
-    """Load the encoder to search with; see `remargin.model.loading`."""
-    from remargin.model.loading import load_encoder as load
-
-    return load(model, compute, **lengths)  # type: ignore[arg-type]
 
 
 def _set_threads(threads: int | None) -> int | None:
@@ -191,7 +157,6 @@ Precision = Annotated[
     str,
     typer.Option(help="Numeric precision of computing: 32, bf16, or auto (bf16 on a GPU, 32 on a CPU)."),
 ]
-Compute = Precision  # until every verb calls it --precision
 Measures = Annotated[
     list[str] | None,
     typer.Option("--measures", "--measure", help="Measures, as ir_measures names them: --measures nDCG@10 R@1000."),

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remargin.cli.options import Config, Threads, is_typed, model_names, refuse_idle
+from remargin.cli.options import Config, Threads, given_options, is_typed, model_names
 from remargin.cli.screen import print_tables, say
+from remargin.errors import refuse_idle
 from remargin.progress import tell
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def reproduce(
 
     if data is None:
         if (out / "study.json").exists():
-            refuse_idle(context, {FROM_FILES: TRAINING})
+            refuse_idle(FROM_FILES, given_options(context, TRAINING))
         made = remargin.reproduce(experiments, out, say=say)
     else:
         given = {name: context.params[name] for name in PLAN if context.params[name] not in (None, [], ())}

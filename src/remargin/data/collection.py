@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,18 +15,6 @@ from remargin.data.pairs import Pairs
 from remargin.data.source import Source, checked_texts, unknown_id
 from remargin.data.tables import Rejects
 from remargin.errors import InputError
-
-
-def texts_fingerprint(texts: Mapping[str, str]) -> str:
-    """A hash of ids and texts, in their order.
-
-    >>> texts_fingerprint({"d1": "a text"}) == texts_fingerprint({"d1": "another text"})
-    False
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for id, text in texts.items():
-        digest.update(f"{id}\0{text}\0".encode())
-    return digest.hexdigest()
 
 
 def has_queries(source: Source, split: str) -> bool:

@@ -16,7 +16,6 @@ import numpy as np
 from remargin.data.beir import QrelsWriter, append_texts
 from remargin.data.collection import open_source
 from remargin.data.ids import Ids
-from remargin.data.restart import Restart
 from remargin.data.source import Judgment, Source, Text, checked_texts, unknown_id
 from remargin.data.tables import SKIP, Rejects, batches
 from remargin.data.tokens import TokenStore, TokenWriter
@@ -25,6 +24,7 @@ from remargin.errors import InputError
 from remargin.files.atomic import locked, new_folder, on_disk, refuse_existing
 from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
+from remargin.files.journal import JOURNAL, Journal
 from remargin.files.shapes import Checksums, Count, encodable
 from remargin.model.ahead import ahead
 from remargin.model.tokenizer import Kind, TextSettings, Tokenizer, Tokens
@@ -312,8 +312,10 @@ class _TextWriter:
         self._kind = kind
         self._store = work.folder / "tokens" / kind
         length, prefix = work.settings.of(kind)
-        self._restart = Restart(work.unfinished / kind, work.tokenizer, length)
-        self._tokens = TokenWriter(self._store, work.tokenizer, length, prefix, self._restart)
+        unfinished = work.unfinished / kind
+        unfinished.mkdir(parents=True, exist_ok=True)
+        self._journal = Journal(unfinished / JOURNAL, [unfinished / "lengths.bin", unfinished / "tokens.bin"])
+        self._tokens = TokenWriter(self._store, work.tokenizer, length, prefix, self._journal)
         self._jsonl = work.folder / FILES[kind]
         append_texts(self._jsonl, [], title=False)  # it is there, even if nothing is to come
 
@@ -333,7 +335,7 @@ class _TextWriter:
     def close(self) -> Ids:
         """Finish both, count what is in them, and hand over the ids."""
         header = self._tokens.close()
-        self._work.report.blocks_reused += self._restart.used
+        self._work.report.blocks_reused += self._journal.kept
         counts = header["ids"]["count"], header["truncated"], header["tokens"]
         report = self._work.report
         if self._kind == "documents":

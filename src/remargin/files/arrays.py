@@ -21,7 +21,7 @@ def write_array(file: IO[bytes], content: NDArray[Any]) -> None:
 
 
 def append_array(path: Path, place: int, content: NDArray[Any]) -> None:
-    """Write an array at byte `place` of a file, cut off whatever was behind it, and wait until it is on disk."""
+    """Write an array at byte `place` of a file, truncate whatever was behind it, and wait until it is on disk."""
     if place:
         check_size(path, place, at_least=True)
     with naming(path), open(path, "ab") as file:

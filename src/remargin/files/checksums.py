@@ -43,17 +43,17 @@ class Sums(NamedTuple):
         size = path.stat().st_size if size is None else size
         known = before.blocks[: before.size // BLOCK] if before else []
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            found = pool.map(lambda start: _block_sum(path, start, size), range(len(known) * BLOCK, size, BLOCK))
-            return cls(size, [*known, *found])
+            sums = pool.map(lambda start: _block_sum(path, start, size), range(len(known) * BLOCK, size, BLOCK))
+            return cls(size, [*known, *sums])
 
     def verify(self, path: Path, remedy: str) -> None:
         """See that the bytes are as they were."""
         check_size(path, self.size, at_least=True)
         try:
-            found = Sums.of(path, self.size)
+            now = Sums.of(path, self.size)
         except FileNotFoundError:  # another process has put a newer one in its place
             raise InputError("gone in this moment", file=path, do="try again") from None
-        if found != self:
+        if now != self:
             raise InputError("damaged: not what was written", file=path, do=remedy)
 
 
@@ -71,5 +71,5 @@ def check_size(path: Path, expected: int, at_least: bool = False) -> None:
     """
     size = path.stat().st_size if path.is_file() else None
     if size is None or size < expected or (size > expected and not at_least):
-        found = "missing" if size is None else f"{size:,} bytes long"
-        raise InputError(f"{found}, its header says {expected:,} bytes", file=path, do="make it again")
+        actual = "missing" if size is None else f"{size:,} bytes long"
+        raise InputError(f"{actual}, its header says {expected:,} bytes", file=path, do="make it again")

@@ -72,10 +72,10 @@ def read_ledger(path: Path, remedy: str, known: Collection[str] | None = None) -
         raise InputError("its first line is damaged", file=path, do=remedy)
     rows, checksum = [], _chained("", columns)
     for number, line in enumerate(lines, start=2):
-        text, _, found = line.decode(errors="replace").rpartition(",")
+        text, _, stored = line.decode(errors="replace").rpartition(",")
         checksum = _chained(checksum, text)
         fields = next(csv.reader([text]), [])
-        if found != checksum or len(fields) != len(names):
+        if stored != checksum or len(fields) != len(names):
             raise InputError("damaged: not what was written", file=path, line=number, do=remedy)
         rows.append(dict(zip(names, fields, strict=True)))
     return LedgerContent(names, rows, checksum)

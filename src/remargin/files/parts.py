@@ -1,4 +1,7 @@
-"""Long work in numbered parts, each kept on disk once it is done: work that was stopped goes on with the rest."""
+"""Long work in numbered parts that may be done in any order, each kept on disk once done: interrupted work resumes.
+
+For work that appends to files, block after block, see `journal`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def resumable(out: str | Path, fingerprint: str, format: str, shape: type[T]) ->
 
     Args:
         out: the file that the work leads to.
-        fingerprint: of all that the parts depend on; only work with the same one goes on with them.
+        fingerprint: of all that the parts depend on; only work with the same one resumes with them.
         format: a name for what is in a part; a part of another format counts as not done.
         shape: what a part holds: a TypedDict, or another type that `mismatch` takes.
 

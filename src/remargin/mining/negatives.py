@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import numpy as np
 
-from remargin.data.collection import Collection, open_collection, texts_fingerprint
+from remargin.data.collection import Collection, open_collection
 from remargin.data.id_triplets import require_tsv
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import new_file, refuse_existing
+from remargin.files.hashes import texts_fingerprint
 from remargin.files.parts import Parts, resumable
 from remargin.files.shapes import Count
 from remargin.progress import track
@@ -121,7 +122,6 @@ def mine(
         True
     """
     settings = MiningSettings(negatives, depth, triplets, per_triplet, seed)
-    _refuse_cross_encoder(model)
     out = Path(out)
     require_tsv(out)
     refuse_existing(out, overwrite)
@@ -129,7 +129,7 @@ def mine(
         raise InputError("negatives from a model need one", do="give --model")
     if negatives != "model" and model is not None:
         raise InputError("a model goes with negatives from a model only", do="use --negatives model")
-    encoder = _load_encoder(model)
+    encoder = _load(model)
     collection = open_collection(data, split, skip_bad)
     positives = {
         query: [document for document, grade in judged.items() if grade > 0]
@@ -148,22 +148,12 @@ def mine(
         return _join(out, parts, len(chunks), len(queries), settings, overwrite)
 
 
-def _refuse_cross_encoder(model: str | Path | BiEncoder | None) -> None:
-    """A cross-encoder would load as an encoder, but its vectors are useless."""
-    if not isinstance(model, str | Path):
-        return
-    from remargin.model.cross_encoder import is_cross_encoder  # needs torch, which BM25's negatives do not
+def _load(model: str | Path | BiEncoder | None) -> BiEncoder | None:
+    if model is None:
+        return None
+    from remargin.model.loading import load_encoder  # needs torch, which BM25's negatives do not
 
-    if is_cross_encoder(model):
-        raise InputError(f"{model} is a cross-encoder", do="re-rank with it (`remargin rerank`), or give an encoder")
-
-
-def _load_encoder(model: str | Path | BiEncoder | None) -> BiEncoder | None:
-    if not isinstance(model, str | Path):
-        return model
-    from remargin.model.encoder import BiEncoder
-
-    return BiEncoder.from_pretrained(model)
+    return load_encoder(model)
 
 
 def _join(

@@ -40,7 +40,7 @@ from remargin.paper.zero_shot_table import (
 from remargin.progress import tell
 from remargin.report.sections import Section
 from remargin.report.tables import Table
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 from remargin.study.columns import Column, file_name, find_column, judgments_hash, require_distinct, stems
 from remargin.study.hardware import hardware
 from remargin.study.header import is_study

@@ -11,14 +11,12 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from remargin.data.ids import Ids, IdsSize, IdWriter
-from remargin.data.tables import Rejects
 from remargin.errors import InputError, first_line
 from remargin.evaluation.runs import Run
-from remargin.files.atomic import new_folder, refuse_existing
+from remargin.files.atomic import new_folder
 from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, read_json, require_shape, write_header
 from remargin.files.shapes import BlockSums, Count
-from remargin.retrieval.texts import collection_texts
 
 # Snowball's names and those of the stop word lists that bm25s has for them.
 LANGUAGES = {
@@ -50,6 +48,12 @@ class BM25:
         >>> index = BM25({"d1": "margins adapt to documents", "d2": "queries find documents", "d3": "nothing here"})
         >>> index.search({"q": "adapting margins"}, k=2).rankings["q"].keys()
         dict_keys(['d1'])
+
+    Args:
+        documents: texts by their ids.
+        k1: term-frequency saturation: how soon repeated words stop counting.
+        b: length normalisation: how much long documents are held back, 0 to 1.
+        language: of the stemmer and the stop words.
     """
 
     def __init__(
@@ -88,12 +92,12 @@ class BM25:
         rows, scores = self._index.retrieve(
             tokens, k=depth, show_progress=False, sorted=True, n_threads=-1, backend_selection="numpy"
         )
-        found = {}
+        rankings = {}
         for query, row, score in zip(queries, np.asarray(rows), scores, strict=True):
             matching = score > 0
             ids = [self._ids[r] for r in row[matching].tolist()]
-            found[query] = dict(zip(ids, score[matching].tolist(), strict=True))
-        return Run.of(found)
+            rankings[query] = dict(zip(ids, score[matching].tolist(), strict=True))
+        return Run.of(rankings)
 
     def lacking(self, documents: Sequence[str]) -> int:
         """How many of these documents are not in it."""
@@ -127,39 +131,6 @@ class BM25:
         self._ids = Ids(folder / "ids", **header["ids"])
         self._index = _loaded(folder / "bm25s", len(self._ids))
         return self
-
-
-def index_collection(
-    data: str | Path,
-    out: str | Path,
-    k1: float = 0.9,
-    b: float = 0.4,
-    language: str = "english",
-    rejects: Rejects | None = None,
-    overwrite: bool = False,
-) -> BM25:
-    """Write a BM25 index of a collection's documents to a folder.
-
-    Args:
-        data: the collection, as `Collection.load` takes it.
-        out: the folder.
-        k1: how soon repeated words stop counting.
-        b: how much long documents are held back, 0 to 1.
-        language: of the stemmer and the stop words.
-        rejects: where bad input goes; without it, bad input is an error.
-        overwrite: replace `out` if it is there.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp()) / "index"
-        >>> index = index_collection("docstrings:json", folder)
-        >>> len(BM25.load(folder)) == len(index) > 0
-        True
-    """
-    refuse_existing(Path(out), overwrite, HEADER)
-    index = BM25({text.id: text.text for text in collection_texts(data, rejects=rejects)}, k1, b, language)
-    index.save(out, str(data), overwrite)
-    return index
 
 
 class BM25sParameters(TypedDict):

@@ -8,7 +8,7 @@ from remargin.data.collection import Collection
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.retrieval.bm25 import NO_SPACES
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 
 
 def candidates(collection: Collection, depth: int, first_stage: Run | None = None) -> dict[str, dict[str, float]]:
@@ -24,21 +24,21 @@ def candidates(collection: Collection, depth: int, first_stage: Run | None = Non
 
     Example:
         >>> some = Collection.load("docstrings:json", split="train").sample(2, seed=0)
-        >>> found = candidates(some, depth=3)
-        >>> list(found) == list(some.queries), max(map(len, found.values()))
+        >>> ranked = candidates(some, depth=3)
+        >>> list(ranked) == list(some.queries), max(map(len, ranked.values()))
         (True, 3)
     """
     run = first_stage or search(collection, "bm25", k=depth)
-    found = {query: dict(islice(run.rankings.get(query, {}).items(), depth)) for query in collection.queries}
-    if not any(found.values()):
+    ranked = {query: dict(islice(run.rankings.get(query, {}).items(), depth)) for query in collection.queries}
+    if not any(ranked.values()):
         if first_stage is None:
-            problem = f"BM25 finds nothing for any of the {len(found):,} validation queries; {NO_SPACES}"
+            problem = f"BM25 finds nothing for any of the {len(ranked):,} validation queries; {NO_SPACES}"
             do = "give a run to re-rank (--validation-run), as `remargin search --index exact` writes it"
             raise InputError(problem, do=do)
         raise InputError("the first-stage run has none of the validation queries", do="give a run of that split")
-    documents = (document for of_query in found.values() for document in of_query)
+    documents = (document for ranking in ranked.values() for document in ranking)
     unknown = next((document for document in documents if document not in collection.documents), None)
     if unknown is not None:
         problem = "the first-stage run has a document that is not in the collection"
         raise InputError(problem, id=unknown, do="check that run and collection belong together")
-    return found
+    return ranked

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Coding = Literal["int8", "binary"]
+from remargin.retrieval.settings import Coding
 
 
 @dataclass(frozen=True)

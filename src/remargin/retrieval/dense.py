@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,24 +11,15 @@ from numpy.typing import NDArray
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.model.encoder import BiEncoder
+from remargin.retrieval.base import Backend, storage_class
 from remargin.retrieval.exact import Exact
+from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.vectors import Vectors, finite
 
 HITS_AT_ONCE = 1 << 25  # at most this many scores, with their rows, are in memory at a time
 
 
-class Backend(Protocol):
-    """Finds the vectors with the largest dot product."""
-
-    @property
-    def approximate(self) -> bool:
-        """Whether scores are only approximate, so that more vectors than wanted must be fetched and scored again."""
-
-    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores and rows of the k best vectors of each query, (n, k), best first; row -1 where it found fewer."""
-
-
-class Found(NamedTuple):
+class Ranking(NamedTuple):
     """The documents of one query, as rows of the index's ids, and their scores, best first."""
 
     documents: NDArray[np.int64]
@@ -73,6 +64,14 @@ class DenseIndex:
         self._backend = backend or Exact(vectors.matrix, model.device)
         self._over_fetch = over_fetch
         self._deleted = np.zeros(len(vectors.ids), bool) if deleted is None else deleted
+        self._count = len(self._deleted) - int(self._deleted.sum())
+
+    @classmethod
+    def in_memory(cls, model: BiEncoder, vectors: Vectors, settings: BackendSettings) -> DenseIndex:
+        """An index that is searched once: it has no folder, and goes with this object."""
+        storage, unit = storage_class(settings.backend), vectors.made.similarity == "cosine"
+        backend = storage.in_memory(vectors.matrix, unit, settings, model.device)
+        return cls(model, vectors, backend, settings.fetch_factor)
 
     @property
     def data(self) -> str:
@@ -80,16 +79,16 @@ class DenseIndex:
         return self.vectors.made.data
 
     def __len__(self) -> int:
-        return len(self._deleted) - int(self._deleted.sum())
+        return self._count
 
     def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
         """The k best documents of each query, by the model's similarity."""
-        found = self.search_vectors(self.model.encode_queries(list(queries.values())), k)
+        rankings = self.search_vectors(self.model.encode_queries(list(queries.values())), k)
         ids = self.vectors.ids
         return Run.of(
             {
                 query: dict(zip([ids[row] for row in rows.tolist()], scores.tolist(), strict=True))
-                for query, (rows, scores) in zip(queries, found, strict=True)
+                for query, (rows, scores) in zip(queries, rankings, strict=True)
             }
         )
 
@@ -98,32 +97,32 @@ class DenseIndex:
         live = (id for id, deleted in zip(self.vectors.ids, self._deleted.tolist(), strict=True) if not deleted)
         return len(set(documents).difference(live))
 
-    def search_vectors(self, queries: NDArray[np.float32], k: int) -> list[Found]:
+    def search_vectors(self, queries: NDArray[np.float32], k: int) -> list[Ranking]:
         """The k best documents for each query's vector; fewer if the index has fewer or finds no more."""
-        rows, wanted = len(self.vectors.matrix), min(k, len(self))
+        rows, wanted = len(self.vectors.matrix), min(k, self._count)
         if wanted < 1:
-            return [Found(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
-        depth = min(rows, -(-wanted * rows // len(self)))
+            return [Ranking(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
+        depth = min(rows, -(-wanted * rows // self._count))
         at_once = max(1, HITS_AT_ONCE // (depth * self._over_fetch))
-        found: list[Found] = []
+        rankings: list[Ranking] = []
         for start in range(0, len(queries), at_once):
-            found += self._search(finite(queries[start : start + at_once], self.vectors.made), wanted, depth)
-        return found
+            rankings += self._search(finite(queries[start : start + at_once], self.vectors.made), wanted, depth)
+        return rankings
 
-    def _search(self, queries: NDArray[np.float32], wanted: int, depth: int) -> list[Found]:
+    def _search(self, queries: NDArray[np.float32], wanted: int, depth: int) -> list[Ranking]:
         """Search; deeper for queries that merged passages or deleted documents left with too few."""
-        found: dict[int, Found] = {}
+        rankings: dict[int, Ranking] = {}
         waiting = list(range(len(queries)))
         while waiting:
             short = []
-            for query, (scores, rows, more) in zip(waiting, self._hits(queries[waiting], depth), strict=True):
-                found[query] = self._documents(scores, rows, wanted)
-                if more and len(found[query].documents) < wanted:
+            for query, (scores, rows, more) in zip(waiting, self._nearest(queries[waiting], depth), strict=True):
+                rankings[query] = self._documents(scores, rows, wanted)
+                if more and len(rankings[query].documents) < wanted:
                     short.append(query)
             waiting, depth = short, 2 * depth
-        return [found[query] for query in range(len(queries))]
+        return [rankings[query] for query in range(len(queries))]
 
-    def _hits(
+    def _nearest(
         self, queries: NDArray[np.float32], depth: int
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64], bool]]:
         """For each query the nearest vectors, best first: exact scores, rows, and whether there may be more."""
@@ -140,7 +139,7 @@ class DenseIndex:
                 scores, rows = scores[best], rows[best]
             yield scores, rows, more
 
-    def _documents(self, scores: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> Found:
+    def _documents(self, scores: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> Ranking:
         """The documents behind vectors, each once with its best score, without the deleted."""
         owners = self.vectors.owners
         if owners is not None:
@@ -148,4 +147,4 @@ class DenseIndex:
             first = np.sort(np.unique(rows, return_index=True)[1])
             scores, rows = scores[first], rows[first]
         live = ~self._deleted[rows]
-        return Found(rows[live][:k], scores[live][:k])
+        return Ranking(rows[live][:k], scores[live][:k])

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from remargin.files.arrays import append_array, map_array
+from remargin.files.shapes import FileName
 from remargin.losses.numerics import exact_products
+from remargin.retrieval.base import Backend, State, Storage
 from remargin.retrieval.codes import Coder
+
+if TYPE_CHECKING:
+    from remargin.retrieval.settings import BackendSettings
 
 # Scores of this many queries and documents are in memory at a time: what fits a CPU's caches, and what fills a GPU.
 CPU_BLOCK = (1024, 4096)
 GPU_BLOCK = (256, 131_072)
 CPU_GROUP, GPU_GROUP = 32, 64  # neighbouring scores of which first only the maximum is looked at
+VECTORS_AT_ONCE = 65_536  # are made codes of
 
 Matrix = NDArray[Any] | Tensor
 
@@ -85,11 +92,11 @@ class _Best:
         part = slice(first, first + len(scores))
         best, rows = self._scores[part], self._rows[part]
         if scores.device.type == "cpu" and start:
-            scores, found = _above(scores, best.amin(1, keepdim=True))
+            scores, columns = _above(scores, best.amin(1, keepdim=True))
         else:
-            scores, found = _largest(scores, min(self._k, scores.shape[1]))
+            scores, columns = _largest(scores, min(self._k, scores.shape[1]))
         merged, order = torch.cat([best, scores], 1).topk(self._k, sorted=False)
-        self._rows[part] = torch.cat([rows, found + start], 1).gather(1, order)
+        self._rows[part] = torch.cat([rows, columns + start], 1).gather(1, order)
         self._scores[part] = merged
 
     def sorted(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -115,10 +122,10 @@ def _above(scores: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
     counts = torch.bincount(row, minlength=rows)
     slot = torch.arange(len(row)) - (counts.cumsum(0) - counts)[row]
     values = torch.full((rows, int(counts.max())), -torch.inf)
-    found = torch.zeros(values.shape, dtype=torch.long)
+    places = torch.zeros(values.shape, dtype=torch.long)
     values[row, slot] = inside[place, offset]
-    found[row, slot] = column
-    return values, found
+    places[row, slot] = column
+    return values, places
 
 
 def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -172,3 +179,80 @@ class Exact:
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores and rows of the k best vectors of each query."""
         return top_k(queries, self._documents, k, self._device, self._coder)
+
+
+class NoState(TypedDict):
+    """The state of a search of the vectors themselves, which needs no other files."""
+
+
+class CodesState(TypedDict):
+    """Files of codes, and of the numbers that decode them."""
+
+    codes: FileName
+    coder: FileName
+
+
+class ExactStorage(Storage):
+    """No files: the vectors are enough. With a coding, codes of the vectors, and the numbers that decode them.
+
+    Codes are made again if a new vector is out of their range.
+    """
+
+    options = ("coding", "over_fetch")
+    files = ("codes.", "coder.")
+
+    @classmethod
+    def state_fields(cls, settings: BackendSettings) -> type:
+        """Files, if there are codes."""
+        return NoState if settings.coding is None else CodesState
+
+    @classmethod
+    def in_memory(cls, matrix: NDArray[Any], unit: bool, settings: BackendSettings, device: torch.device) -> Backend:
+        """An exact search of the vectors, or of their codes."""
+        if settings.coding is None:
+            return Exact(matrix, device)
+        coder = Coder.fit(matrix, settings.coding)
+        return Exact(coder.encode(matrix), device, coder)
+
+    def build(self) -> State:
+        """Fit the codes to the vectors, and write them."""
+        if self.settings.coding is None:
+            return {}
+        coder = Coder.fit(self.matrix, self.settings.coding)
+        state = {"codes": f"codes.{len(self.matrix)}.bin", "coder": f"coder.{len(self.matrix)}.bin"}
+        append_array(self.folder / state["coder"], 0, np.stack([coder.offset, coder.scale]))
+        self._append(coder, 0, state)
+        return state
+
+    def extend(self, start: int, state: State) -> State:
+        """Append codes."""
+        coder = self._coder(state)
+        if coder is None:
+            return state
+        if not all(coder.covers(self.matrix[place : place + VECTORS_AT_ONCE]) for place in self._places(start)):
+            return self.build()
+        self._append(coder, start, state)
+        return state
+
+    def open(self, state: State, device: torch.device) -> Backend:
+        """An exact search of the vectors, or of their codes."""
+        coder = self._coder(state)
+        if coder is None:
+            return Exact(self.matrix, device)
+        dtype = np.int8 if coder.coding == "int8" else np.uint8
+        shape = (len(self.matrix), coder.width())
+        return Exact(map_array(self.folder / state["codes"], dtype, shape, at_least=True), device, coder)
+
+    def _append(self, coder: Coder, start: int, state: State) -> None:
+        for place in self._places(start):
+            codes = coder.encode(self.matrix[place : place + VECTORS_AT_ONCE])
+            append_array(self.folder / state["codes"], place * coder.width(), codes)
+
+    def _places(self, start: int) -> range:
+        return range(start, len(self.matrix), VECTORS_AT_ONCE)
+
+    def _coder(self, state: State) -> Coder | None:
+        if self.settings.coding is None:
+            return None
+        numbers = map_array(self.folder / state["coder"], np.float32, (2, self.matrix.shape[1]))
+        return Coder(self.settings.coding, *numbers)

@@ -12,13 +12,19 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from remargin.errors import InputError
+from remargin.files.shapes import FileName
 from remargin.progress import track
+from remargin.retrieval.base import Backend, State, Storage
+
+if TYPE_CHECKING:
+    from remargin.retrieval.settings import BackendSettings
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +149,58 @@ class Faiss:
             return np.ascontiguousarray(vectors)
         rest = np.maximum(self.radius**2 - (vectors**2).sum(1, keepdims=True), 0)
         return np.hstack([vectors, np.sqrt(rest)])
+
+
+class FaissState(TypedDict):
+    """The file of a FAISS index, and the length of its longest vector if they are not of unit length."""
+
+    file: FileName
+    radius: float | None
+
+
+class FaissStorage(Storage):
+    """One file, as FAISS writes it. A change writes another."""
+
+    package = "faiss"
+    options = ("over_fetch", "factory", "links", "ef_construction", "code_bytes", "search_parameters")
+    files = ("faiss.",)
+
+    @classmethod
+    def state_fields(cls, settings: BackendSettings) -> type:
+        """The file, and the longest vector."""
+        return FaissState
+
+    @classmethod
+    def in_memory(cls, matrix: NDArray[Any], unit: bool, settings: BackendSettings, device: torch.device) -> Faiss:
+        """The index, trained and filled, on the CPU."""
+        factory = settings.factory or paper_factory(matrix.shape[1], settings.links, settings.code_bytes)
+        return Faiss.build(matrix, factory, unit, settings.ef_construction, settings.search_parameters)
+
+    def build(self) -> State:
+        """Train the index, fill it, and write it."""
+        return self._save(self.in_memory(self.matrix, self.unit, self.settings, torch.device("cpu")))
+
+    def extend(self, start: int, state: State) -> State:
+        """Add vectors to the trained index; build it anew if one is longer than any before, which dot products need."""
+        if state["radius"] is not None and longest(self.matrix, start) > state["radius"]:
+            return self.build()
+        index = Faiss.load(self.folder / state["file"], state["radius"])
+        index.add(self.matrix, start)
+        return self._save(index)
+
+    def open(self, state: State, device: torch.device) -> Backend:
+        """The index, on the CPU."""
+        file = self.folder / state["file"]
+        index = Faiss.load(file, state["radius"], self.settings.search_parameters)
+        if len(index) != len(self.matrix):
+            problem = f"{len(index):,} vectors, the header says {len(self.matrix):,}"
+            raise InputError(problem, file=file, do="build the index again")
+        return index
+
+    def _save(self, index: Faiss) -> State:
+        name = f"faiss.{len(index)}.bin"
+        index.save(self.folder / name)
+        return {"file": name, "radius": index.radius}
 
 
 def longest(matrix: NDArray[Any], start: int = 0) -> float:

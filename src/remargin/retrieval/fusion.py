@@ -4,14 +4,107 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from remargin.errors import InputError
+from remargin.data.collection import Collection, open_collection
+from remargin.errors import InputError, refuse_idle
+from remargin.evaluation.inputs import without_self_matches
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
+from remargin.files.atomic import refuse_existing
 
 WEIGHTS = tuple(np.round(np.arange(0, 1.01, 0.05), 2).tolist())
+
+
+class Fusion(NamedTuple):
+    """A run made of several.
+
+    Attributes:
+        run: the fused run.
+        weight: of the second run, if scores were added up.
+        mean: of the measure on the queries that the weight was chosen on, if it was.
+        self_matches: how many documents that are the query itself were left out of each run that it was chosen with.
+    """
+
+    run: Run
+    weight: float | None = None
+    mean: float | None = None
+    self_matches: tuple[int, ...] = ()
+
+
+def fuse(
+    runs: Sequence[str | Path | Run],
+    weight: float | None = None,
+    tune: Sequence[str | Path | Run] | None = None,
+    data: str | Path | Collection | None = None,
+    split: str | None = None,
+    measure: str | None = None,
+    k: float | None = None,
+    depth: int = 1000,
+    skip_bad: bool = False,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+) -> Fusion:
+    """Fuse runs by reciprocal rank, or two of them by a weighted sum of scores, as `remargin fuse` does.
+
+    Args:
+        runs: two runs or more, or their files.
+        weight: add up scores instead of reciprocal ranks, the second run's with this weight, 0 to 1.
+        tune: choose the weight with these two runs of `split`, made in the same way as `runs`.
+        data: the collection to choose the weight on, or what `Collection.load` takes.
+        split: to choose the weight on; "dev" if not given.
+        measure: to choose the weight by; "nDCG@10" if not given.
+        k: of reciprocal rank fusion: a rank scores 1 / (k + rank); 60 if not given.
+        depth: how many documents for each query.
+        skip_bad: skip bad input in `data`, and count it in a warning.
+        out: a TREC run file to write; its name may end in .gz.
+        overwrite: replace `out` if it is there.
+
+    Raises:
+        InputError: for bad input, runs that do not belong together, and options that have no effect.
+
+    Example:
+        >>> a, b = Run.of({"q": {"x": 3.0, "y": 2.0, "z": 1.0}}), Run.of({"q": {"y": 0.9, "z": 0.8}})
+        >>> list(fuse([a, b]).run.rankings["q"]), fuse([a, b], weight=0.25).run.rankings["q"]
+        (['y', 'z', 'x'], {'x': 0.75, 'y': 0.625, 'z': 0.0})
+    """
+    if out is not None:
+        refuse_existing(Path(out), overwrite)
+    if k is not None and (weight is not None or tune):
+        refuse_idle("a weighted sum", ["k"])
+    if not tune:
+        given = {"data": data, "split": split, "measure": measure, "skip_bad": skip_bad or None}
+        refuse_idle("a fusion without --tune", [name for name, value in given.items() if value is not None])
+    if (weight is not None or tune) and len(runs) != 2:
+        raise InputError(f"a weight is between two runs, not {len(runs)}", do="give --runs FIRST SECOND")
+    if weight is not None and tune:
+        raise InputError("a weight, and runs to choose it with", do="give --weight or --tune")
+    loaded = _loaded(runs)
+    mean: float | None = None
+    self_matches: tuple[int, ...] = ()
+    if tune:
+        if len(tune) != 2 or data is None:
+            do = "give --tune FIRST SECOND --data"
+            raise InputError("a weight is chosen with two runs and their judgments", do=do)
+        collection, by = open_collection(data, split or "dev", skip_bad), measure or "nDCG@10"
+        (first, *_), (second, *_) = cleaned = [without_self_matches(run, collection) for run in _loaded(tune)]
+        self_matches = tuple(count for _, count in cleaned)
+        weight, means = tune_weight(first, second, collection.qrels, by, depth=depth)
+        mean = means[weight]
+    if weight is None:
+        run = reciprocal_rank(loaded, 60 if k is None else k, depth)
+    else:
+        run = weighted(loaded[0], loaded[1], weight, depth)
+    if out is not None:
+        run.save(out, tag="fused", overwrite=overwrite)
+    return Fusion(run, weight, mean, self_matches)
+
+
+def _loaded(runs: Sequence[str | Path | Run]) -> list[Run]:
+    return [run if isinstance(run, Run) else Run.load(run) for run in runs]
 
 
 def reciprocal_rank(runs: Sequence[Run], k: float = 60, depth: int | None = 1000) -> Run:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
+import tempfile
+import uuid
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from remargin.errors import InputError
 from remargin.progress import track
+from remargin.retrieval.base import Backend, State, Storage
+
+if TYPE_CHECKING:
+    import torch
+
+    from remargin.retrieval.settings import BackendSettings
 
 ROWS_AT_ONCE = 4096
 QUERIES_AT_ONCE = 256
@@ -23,11 +32,12 @@ class Milvus:
 
     approximate = True
 
-    def __init__(self, uri: str, collection: str) -> None:
+    def __init__(self, uri: str, collection: str, temporary: str | None = None) -> None:
+        """Load a collection; a temporary folder that it lies in goes with this object."""
         self._collection = collection
         with _told(uri):
             self._client = _connect(uri)
-            weakref.finalize(self, _disconnect, self._client, uri)
+            weakref.finalize(self, _close, self._client, uri, temporary)
             self._client.load_collection(collection)
 
     @classmethod
@@ -69,13 +79,71 @@ class Milvus:
         for first in range(0, len(queries), QUERIES_AT_ONCE):
             block = list(queries[first : first + QUERIES_AT_ONCE])
             limit = min(k, DEEPEST)
-            found = self._client.search(
+            rankings = self._client.search(
                 self._collection, data=block, limit=limit, anns_field="vector", output_fields=["row"]
             )
-            for place, hits in enumerate(found, first):
+            for place, hits in enumerate(rankings, first):
                 scores[place, : len(hits)] = [hit["distance"] for hit in hits]
                 rows[place, : len(hits)] = [hit["row"] for hit in hits]
         return scores, rows
+
+
+class MilvusState(TypedDict):
+    """The name of a collection."""
+
+    collection: str
+
+
+class MilvusStorage(Storage):
+    """A collection of its own, on a server or in a file of the folder."""
+
+    package = "pymilvus"
+    options = ("over_fetch", "factory", "uri")
+
+    @classmethod
+    def state_fields(cls, settings: BackendSettings) -> type:
+        """The collection."""
+        return MilvusState
+
+    @classmethod
+    def in_memory(cls, matrix: NDArray[Any], unit: bool, settings: BackendSettings, device: torch.device) -> Backend:
+        """A collection in a temporary file, as milvus-lite has none in memory. A server is not asked."""
+        folder = tempfile.mkdtemp()
+        try:
+            uri = f"{folder}/milvus.db"
+            return Milvus(uri, _filled(uri, matrix, settings), temporary=folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def build(self) -> State:
+        """Make the collection and fill it."""
+        return {"collection": _filled(self._uri, self.matrix, self.settings)}
+
+    def extend(self, start: int, state: State) -> State:
+        """Insert vectors."""
+        Milvus.extend(self._uri, state["collection"], self.matrix, start)
+        return state
+
+    def discard(self, state: State) -> None:
+        """Drop a server's collection."""
+        if self.settings.uri is not None:
+            Milvus.drop(self.settings.uri, state["collection"])
+
+    def open(self, state: State, device: torch.device) -> Backend:
+        """The collection, loaded."""
+        return Milvus(self._uri, state["collection"])
+
+    @property
+    def _uri(self) -> str:
+        return self.settings.uri or str(self.folder / "milvus.db")
+
+
+def _filled(uri: str, matrix: NDArray[Any], settings: BackendSettings) -> str:
+    """The name of a new collection with the vectors in it."""
+    name = f"remargin_{uuid.uuid4().hex[:12]}"
+    Milvus.build(uri, name, matrix, settings.factory or "AUTOINDEX")
+    return name
 
 
 def _insert(client: Any, collection: str, matrix: NDArray[Any], start: int) -> None:
@@ -94,6 +162,12 @@ def _connected(uri: str) -> Iterator[Any]:
             yield client
         finally:
             _disconnect(client, uri)
+
+
+def _close(client: Any, uri: str, temporary: str | None) -> None:
+    _disconnect(client, uri)
+    if temporary is not None:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _disconnect(client: Any, uri: str) -> None:

@@ -1,20 +1,21 @@
-"""The texts of a collection, read one after the other: what is encoded or indexed need not fit into memory."""
+"""The texts of a collection, read one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 from remargin.data.collection import open_source
 from remargin.data.source import Text, checked_texts
 from remargin.data.tables import Rejects
-
-Kind = Literal["documents", "queries"]
+from remargin.model.tokenizer import Kind
 
 
 def collection_texts(data: str | Path, kind: Kind = "documents", rejects: Rejects | None = None) -> Iterator[Text]:
     """All documents of a collection, or the queries of all its splits, without the empty and the repeated ones.
+
+    They are read one after the other: what is encoded or indexed need not fit into memory.
 
     Args:
         data: a BEIR folder, "irds:NAME", "docstrings:PACKAGES" or "pairs:FILE"; see `open_source`.
@@ -32,3 +33,13 @@ def collection_texts(data: str | Path, kind: Kind = "documents", rejects: Reject
         yield from checked_texts(source.documents(), "document", rejects)
     else:
         yield from checked_texts(source.queries(), "query", rejects)
+
+
+@contextmanager
+def counted_rejects(skip_bad: bool) -> Iterator[Rejects]:
+    """Give a block of work a place for bad input. When the block ends, a warning counts what was skipped."""
+    rejects = Rejects(skip=skip_bad)
+    try:
+        yield rejects
+    finally:
+        rejects.warn()

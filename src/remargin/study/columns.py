@@ -13,6 +13,7 @@ from remargin.data.collection import open_source
 from remargin.data.tables import Rejects
 from remargin.errors import InputError
 from remargin.files.atomic import on_disk
+from remargin.files.hashes import collection_fingerprint
 
 
 @dataclass(frozen=True)
@@ -161,9 +162,6 @@ def texts_hash(data: str) -> str:
     >>> texts_hash("docstrings:json") == texts_hash("docstrings:json")
     True
     """
-    source, digest = open_source(data, Rejects()), hashlib.blake2b(digest_size=16)
-    for kind in (source.documents(), source.queries()):
-        for item in kind:
-            digest.update(f"{item.id}\0{item.text}\0".encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
+    source = open_source(data, Rejects())
+    documents, queries = (((item.id, item.text) for item in kind) for kind in (source.documents(), source.queries()))
+    return collection_fingerprint(documents, queries)

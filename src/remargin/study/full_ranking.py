@@ -12,7 +12,7 @@ from remargin.model.encoder import BiEncoder
 from remargin.model.packing import select
 from remargin.model.tokenizer import Tokens
 from remargin.retrieval.exact import top_k
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 
 DEPTH = 1000
 MEASURES = ("nDCG@10", "R@100", "R@1000")

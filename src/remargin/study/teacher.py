@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -17,8 +17,8 @@ from remargin.files.headers import write_header
 from remargin.files.parts import remove_parts
 from remargin.files.shapes import Finite
 from remargin.model.cross_encoder import CrossEncoder
-from remargin.retrieval.rerank import rerank
-from remargin.retrieval.search import search
+from remargin.retrieval.reranking import rerank
+from remargin.retrieval.searching import search
 from remargin.study.files import ON_DISK, StudyFiles
 from remargin.study.hardware import Energy
 from remargin.study.results import MEASURE, NotTrained, made_on
@@ -118,7 +118,7 @@ class Teacher:
         first = search(test, "bm25", k=DEPTH)
         unfit = set(teacher.too_long(test.queries))  # stay as BM25 has them
         queries = {id: text for id, text in test.queries.items() if id not in unfit}
-        ranked = rerank(teacher, first, test.documents, queries, DEPTH)
+        ranked = rerank(replace(test, queries=queries), teacher, first, DEPTH)
         evaluation = evaluate(Run({**first.rankings, **ranked.rankings}), test.qrels, [MEASURE])
         evaluation.save(self.out / FOLDER / "test.csv.gz", overwrite=True)
         worth = {

@@ -13,7 +13,7 @@ from remargin.evaluation.runs import Run
 from remargin.files.parts import remove_parts
 from remargin.mining.negatives import mine
 from remargin.model.encoder import BiEncoder
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 from remargin.study.columns import file_name
 from remargin.study.plan import Plan
 from remargin.study.results import HITS

@@ -14,8 +14,10 @@ from torch import Tensor
 from remargin.data.tokens import TokenStore
 from remargin.data.training_data import TrainingData
 from remargin.errors import InputError
-from remargin.files.arrays import append_array, map_array
-from remargin.files.headers import read_header, write_header
+from remargin.files.arrays import map_array
+from remargin.files.atomic import flush_to_disk, refuse_existing
+from remargin.files.headers import checksum, read_header, write_header
+from remargin.files.journal import Journal
 from remargin.files.shapes import Checksums, Count, Size
 from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
@@ -23,11 +25,10 @@ from remargin.progress import track
 
 FORMAT = "remargin-in-batch-teacher-1"
 TEXTS_AT_ONCE = 16_384
-BYTES = np.dtype(np.float16).itemsize
 
 
 class VectorsOnDisk(TypedDict):
-    """What vectors of a teacher were made of, and how many texts have theirs."""
+    """What vectors of a teacher were made of, and how many texts have theirs: all, once this is written."""
 
     format: str
     teacher: str
@@ -59,7 +60,7 @@ class InBatchTeacher:
         resume: bool,
         say: Callable[[str], None],
     ) -> InBatchTeacher:
-        """Encode a prepared collection into `out/teacher`; a run that goes on does not encode what is there already.
+        """Encode a prepared collection into `out/teacher`; a resumed training run encodes only the rest.
 
         Raises:
             InputError: for a teacher with another tokenizer, lengths or prefixes than the collection's, or with another
@@ -85,28 +86,43 @@ class InBatchTeacher:
 
 
 def _vectors(teacher: BiEncoder, store: TokenStore, file: Path, resume: bool) -> NDArray[Any]:
-    """A store's vectors, written block by block. The file's header says how many texts are done."""
-    header, shape = file.with_suffix(".json"), (len(store), teacher.dimension)
+    """A store's vectors, written block by block. A header says that all of them are there, a journal which are."""
+    header, progress, shape = file.with_suffix(".json"), file.with_suffix(".journal"), (len(store), teacher.dimension)
     made = {"format": FORMAT, "teacher": teacher.fingerprint(), "texts": store.header["sha256"], "shape": list(shape)}
-    done = _done(file, header, made) if resume else 0
-    starts = range(done, len(store), TEXTS_AT_ONCE)
+    whole = {**made, "done": len(store)}
+    vectors = _finished(file, header, whole) if resume else None
+    if vectors is not None:
+        return vectors
+    for old in (header, *([] if resume else [progress])):
+        refuse_existing(old, overwrite=True)  # if it is a folder
+        old.unlink(missing_ok=True)
+    journal = Journal(progress, [file])
+    starts = range(0, len(store), TEXTS_AT_ONCE)
     for start in track(starts, "encoding for the teacher", total=len(starts)):
         rows = np.arange(start, min(start + TEXTS_AT_ONCE, len(store)))
-        with np.errstate(over="ignore"):
-            vectors = teacher.encode_tokens(store.take(rows)).astype(np.float16)
-        if not np.isfinite(vectors).all():
-            raise InputError("the in-batch teacher gives vectors that are not numbers", do="use another model")
-        append_array(file, start * teacher.dimension * BYTES, vectors)
-        write_header(header, {**made, "done": start + len(rows)})
+        key = checksum({**made, "rows": [start, len(rows)]})
+        if journal.find(key) is None:
+            journal.add(key, [_half(teacher.encode_tokens(store.take(rows)))])
+    journal.close()
+    flush_to_disk(file)
+    write_header(header, whole)
+    progress.unlink()
     return map_array(file, np.float16, shape)
 
 
-def _done(file: Path, header: Path, made: dict[str, Any]) -> int:
-    """How many texts have their vectors in the file already: 0 if it is damaged or was made in another way."""
+def _half(vectors: NDArray[np.float32]) -> NDArray[np.float16]:
+    with np.errstate(over="ignore"):
+        half = vectors.astype(np.float16)
+    if not np.isfinite(half).all():
+        raise InputError("the in-batch teacher gives vectors that are not numbers", do="use another model")
+    return half
+
+
+def _finished(file: Path, header: Path, whole: dict[str, Any]) -> NDArray[Any] | None:
+    """The vectors of all texts; None if they are not all there, are damaged, or were made in another way."""
     try:
-        before = read_header(header, VectorsOnDisk, FORMAT, "it is made again")
-        done = before["done"]
-        map_array(file, np.float16, (done, made["shape"][1]), at_least=done < made["shape"][0])
+        if read_header(header, VectorsOnDisk, FORMAT, "it is made again") != whole:
+            return None
+        return map_array(file, np.float16, tuple(whole["shape"]))
     except InputError:
-        return 0
-    return done if before == {**made, "done": done} else 0
+        return None

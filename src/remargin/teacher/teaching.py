@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from remargin.data.collection import Collection, has_queries, open_source
@@ -78,12 +78,12 @@ def teach(
         raise InputError("scores come from one teacher", do="give one of --model, --train-from and --scores")
     if train_from is None:
         only_then = {"save_model": save_model, **training, "validation_run": validation_run}
-        refuse_idle(only_then, {"a teacher that is not trained here": [*only_then]})
+        refuse_idle("a teacher that is not trained here", _given(only_then))
     elif save_model is None:
         raise InputError("the teacher that is trained has to be kept", do="name a folder with --save-model")
     if scores is not None:
         texts = {"data": data, "length": length, "split": split}
-        refuse_idle(texts, {"scores from a file": [*texts]})
+        refuse_idle("scores from a file", _given(texts))
     elif data is None:
         raise InputError("a cross-encoder reads texts", do="name the collection that has them with --data")
     refuse_existing(Path(out), overwrite)
@@ -152,3 +152,7 @@ def _dev_of(collection: Collection, skip_bad: bool) -> Collection | None:
     dev = Collection.load(collection.name, "dev", skip_bad)
     dev.documents = collection.documents
     return dev
+
+
+def _given(options: Mapping[str, object]) -> list[str]:
+    return [name for name, value in options.items() if value is not None]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from remargin.data.collection import Collection, texts_fingerprint
+from remargin.data.collection import Collection
 from remargin.data.shuffle import Shuffle
 from remargin.data.tables import Rejects
 from remargin.errors import InputError
@@ -27,6 +27,7 @@ from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import refuse_existing, remove_left
 from remargin.files.checksums import sha256
+from remargin.files.hashes import texts_fingerprint
 from remargin.files.shapes import mismatch
 from remargin.model.ahead import ahead
 from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, save_checkpoint

@@ -25,7 +25,7 @@ from remargin.mining.negatives import mine, require_ranked
 from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
 from remargin.report.run_files import write_report
-from remargin.retrieval.search import search
+from remargin.retrieval.searching import search
 from remargin.training.loop import Fitted, train
 from remargin.training.settings import FitSettings, LossSettings, idle_settings
 from remargin.training.supervision import needs_scores
@@ -185,16 +185,18 @@ def fit(
 def _settings(settings: FitSettings | None, preset: str | None, changes: dict[str, Any]) -> FitSettings:
     """The settings of a training run: those given, or a preset's with changes, of which each must have an effect."""
     if settings is not None and (preset is not None or changes):
-        given = ", ".join(sorted({*changes, *(["preset"] if preset else [])}))
-        raise InputError(f"settings are given, and {given} beside them", do="give one or the other")
+        names = ", ".join(sorted({*changes, *(["preset"] if preset else [])}))
+        raise InputError(f"settings are given, and {names} beside them", do="give one or the other")
     if preset in ("paper", "released") and "steps" not in changes:
         do = "give --steps; the paper has an epoch of MS MARCO, 310,788 steps of 128"
         raise InputError(f"the preset {preset} needs to know how long to train", do=do)
     loss = {"target": LossSettings.target, "in_batch": False, **changes}
-    refuse_idle(changes, idle_settings(loss["target"], bool(loss["in_batch"])))
+    given = [name for name, value in changes.items() if value is not None]
+    for case, idle in idle_settings(loss["target"], bool(loss["in_batch"])).items():
+        refuse_idle(case, [name for name in idle if name in given])
     settings = settings or FitSettings.preset(preset or "default", **changes)
     if settings.schedule != "exponential":
-        refuse_idle(changes, {"other schedules than exponential": ["gamma"]})
+        refuse_idle("other schedules than exponential", [name for name in given if name == "gamma"])
     return settings
 
 

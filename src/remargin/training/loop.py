@@ -112,7 +112,7 @@ def train(
         >>> folder, model = Path(tempfile.mkdtemp()), BiEncoder.from_pretrained(model_folder)
         >>> _ = mine(Collection.load("docstrings:json,csv", "train"), folder / "triplets.tsv")
         >>> _ = prepare("docstrings:json,csv", model_folder, folder / "data", folder / "triplets.tsv",
-        ...             model.text_settings)
+        ...             document_length=model.document_length)
         >>> train(model, folder / "data", folder / "run", settings=FitSettings(steps=2), say=str).steps
         2
     """

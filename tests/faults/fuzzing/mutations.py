@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from remargin.data.restart import journal_line, read_journal
 from remargin.files.headers import checksum, write_header
+from remargin.files.journal import journal_line, read_journal
 from remargin.files.ledger import CHECKSUM, _chained
 
 DEEP = 100_000

@@ -22,12 +22,15 @@ from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, write_header
 from remargin.mining import negatives as mining
 from remargin.mining.negatives import mine
-from remargin.retrieval import bm25, index, vectors
-from remargin.retrieval.backends import BackendSettings
+from remargin.retrieval import bm25, encoding, index_folder, vectors
 from remargin.retrieval.bm25 import BM25
-from remargin.retrieval.index import add_documents, build_index, delete_documents, open_index, synchronise
-from remargin.retrieval.search import load_index
-from remargin.retrieval.vectors import Vectors, encode
+from remargin.retrieval.building import build_index
+from remargin.retrieval.encoding import encode_texts
+from remargin.retrieval.index_folder import open_index
+from remargin.retrieval.searching import load_index
+from remargin.retrieval.settings import BackendSettings
+from remargin.retrieval.updating import add_documents, delete_documents, synchronise
+from remargin.retrieval.vectors import Vectors
 from remargin.teacher import scoring as teaching
 from remargin.teacher.scoring import score_triplets, taught_before
 
@@ -80,7 +83,7 @@ def triplets(world: World) -> Case:
 
 
 def _vectors(model: BiEncoder, out: Path) -> Vectors:
-    return encode(model, [Text(id, text) for id, text in DOCUMENTS.items()], out)
+    return encode_texts(model, [Text(id, text) for id, text in DOCUMENTS.items()], out)
 
 
 def saved_vectors(world: World) -> Case:
@@ -123,7 +126,7 @@ def _index(world: World, name: str, settings: BackendSettings, model: BiEncoder 
         build_index(made, folder, settings, overwrite=True)
 
     readers = (search, with_its_own_model, delete, add, follow, overwrite)
-    return Case(world.root / name, {index.HEADER: HEADER}, readers, count=180)
+    return Case(world.root / name, {index_folder.HEADER: HEADER}, readers, count=180)
 
 
 def index_exact(world: World) -> Case:
@@ -189,10 +192,10 @@ def stopped_encoding(world: World) -> Case:
 
     def again(folder: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(vectors, "TEXTS_AT_ONCE", 3)
-            require_finite(encode(world.encoder, texts, folder / "out").matrix)
+            patch.setattr(encoding, "TEXTS_AT_ONCE", 3)
+            require_finite(encode_texts(world.encoder, texts, folder / "out").matrix)
 
-    with killed_at(vectors._Work, "close"):
+    with killed_at(encoding._Work, "close"):
         again(folder)
     return Case(folder, {only(folder, ".out.*/*.jsonl"): JOURNAL}, (again,), count=300, heals=True)
 

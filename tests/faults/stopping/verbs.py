@@ -93,7 +93,7 @@ VERBS = {
     ),
     "encode": Verb("encode --data data --model model --out out/vectors", kept=(".vectors.#",)),
     "encode --overwrite": Verb(
-        "encode --data data --model model --out out/vectors --chunk 3 --overwrite",
+        "encode --data data --model model --out out/vectors --passage-length 3 --overwrite",
         older="encode --data data --model model --out out/vectors",
         kept=(".vectors.#",),
     ),

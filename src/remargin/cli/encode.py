@@ -1,0 +1,72 @@
+"""remargin encode: vectors of texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from remargin.cli.options import Config, Overwrite, Precision, RequiredData, SkipBad, Threads
+from remargin.progress import tell
+
+if TYPE_CHECKING:
+    from remargin.retrieval.vectors import Made
+
+PassageLength = Annotated[
+    int | None,
+    typer.Option(help="Split documents into passages of this many tokens; a document scores as its best passage."),
+]
+PassageOverlap = Annotated[
+    int | None, typer.Option(help="Tokens that neighbouring passages share.", show_default="a quarter of the length")
+]
+Length = Annotated[
+    int | None,
+    typer.Option(min=3, help="Maximum tokens of a text; longer ones are truncated.", show_default="the model's"),
+]
+
+
+def encode(
+    data: RequiredData,
+    model: Annotated[str, typer.Option(help="The encoder: a folder or a Hugging Face name.")],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    kind: Annotated[str, typer.Option(help="Texts to encode: documents, or queries.")] = "documents",
+    dtype: Annotated[str, typer.Option(help="Type of the stored numbers: float32, or float16 of half the size.")] = (
+        "float32"
+    ),
+    precision: Precision = "auto",
+    passage_length: PassageLength = None,
+    passage_overlap: PassageOverlap = None,
+    length: Length = None,
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+    config: Config = None,
+) -> None:
+    """Encode a collection's texts into a memory-mapped matrix. If interrupted, the same command resumes."""
+    import remargin
+
+    vectors = remargin.encode(
+        data,
+        model,
+        out,
+        kind=kind,  # type: ignore[arg-type]
+        dtype=dtype,  # type: ignore[arg-type]
+        precision=precision,  # type: ignore[arg-type]
+        passage_length=passage_length,
+        passage_overlap=passage_overlap,
+        length=length,
+        skip_bad=skip_bad,
+        overwrite=overwrite,
+    )
+    rows, dimension = vectors.matrix.shape
+    tell(f"wrote {out}: {len(vectors.ids):,} {kind}, {rows:,} vectors of {dimension} numbers ({dtype})")
+    tell_truncated(vectors.truncated, rows, vectors.made)
+
+
+def tell_truncated(truncated: int, rows: int, made: Made) -> None:
+    """Say how many texts were truncated, if any were."""
+    if truncated:
+        whole = made.kind != "documents" or made.passage_length is not None
+        advice = "" if whole else "; --passage-length reads them whole"
+        tell(f"longer than {made.length} tokens and truncated: {truncated:,} ({truncated / rows:.1%}){advice}")

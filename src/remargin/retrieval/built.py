@@ -1,0 +1,32 @@
+"""What is known of an index that was built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from remargin.retrieval.vectors import Made
+
+
+@dataclass(frozen=True)
+class Built:
+    """An index that was built.
+
+    Attributes:
+        documents: how many are in it.
+        rows: how many vectors they have: one each, or one for each passage; none in a BM25 index.
+        truncated: how many texts were longer than the model reads, and were truncated before they were encoded.
+        made: what made the vectors; None for a BM25 index.
+        seconds: how long building took, without encoding.
+        vector_bytes: the size of the vectors on disk.
+        other_bytes: the size of everything else in the folder.
+    """
+
+    documents: int
+    rows: int
+    truncated: int
+    made: Made | None
+    seconds: float
+    vector_bytes: int
+    other_bytes: int

@@ -1,0 +1,246 @@
+"""Index folders: vectors, ids, marks of deleted documents, the files of a back end, and a header over all of them.
+
+A folder holds the vectors (appended to, never rewritten), the ids, which documents were deleted, and the files of the
+back end. Its header says which of these count, and what is in them. A change writes its files first and then the
+header, at once: whoever opens the folder meanwhile, or after a crash, finds it as it was before or as it is after.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from remargin.data.ids import Ids, IdsSize, IdWriter
+from remargin.data.tables import batches
+from remargin.errors import InputError
+from remargin.files.arrays import append_array, map_array
+from remargin.files.atomic import flush_to_disk
+from remargin.files.checksums import Sums
+from remargin.files.headers import read_header, require_shape, write_header
+from remargin.files.shapes import BlockSums, Count, FieldsOf, FileName
+from remargin.model.encoder import BiEncoder
+from remargin.retrieval.base import State, Storage, storage_class
+from remargin.retrieval.dense import DenseIndex
+from remargin.retrieval.settings import BackendSettings
+from remargin.retrieval.vectors import Made, MadeOnDisk, Vectors
+
+HEADER = "remargin_index.json"
+FORMAT = "remargin-index-2"
+REMEDY = "name a folder that `remargin index` wrote"
+GROWING = ("vectors.bin", "owners.bin", "hashes.bin")
+VERSIONED = ("ids.", "deleted.")  # and the files of the back end
+VECTORS_AT_ONCE = 65_536
+ATTEMPTS = 10  # to open an index that is being changed
+
+
+class IndexHeader(TypedDict):
+    """What is in an index folder, and the checksums of the files that count."""
+
+    format: str
+    version: Count
+    made: MadeOnDisk
+    rows: Count
+    settings: Annotated[dict[str, Any], FieldsOf(BackendSettings)]
+    state: dict[str, Any]
+    documents: Count
+    ids_folder: FileName
+    ids_size: IdsSize
+    sums: BlockSums
+
+
+@dataclass
+class IndexFolder:
+    """An index folder with the content of its header; after a change, that of the header to be written.
+
+    vectors.bin, owners.bin and hashes.bin only grow, so an older header still describes their beginning. Ids and the
+    marks of deleted documents are written anew under a new name, and so are files of the back end that change.
+    """
+
+    folder: Path
+    made: Made
+    settings: BackendSettings
+    rows: int
+    ids_folder: str
+    ids_size: IdsSize
+    deleted: NDArray[np.bool_]
+    state: State
+    version: int
+    sums: dict[str, Sums]
+    changed: bool = False
+    grown: bool = False
+
+    @classmethod
+    def empty(cls, folder: Path, made: Made, settings: BackendSettings) -> IndexFolder:
+        """A new folder without documents."""
+        (folder / "ids.0").mkdir()
+        size = IdWriter(folder / "ids.0").close()
+        return cls(folder, made, settings, 0, "ids.0", size, np.zeros(0, bool), {}, 0, {})
+
+    @classmethod
+    def read(cls, folder: Path) -> IndexFolder:
+        """The folder as its header describes it."""
+        header = read_header(folder / HEADER, IndexHeader, FORMAT, REMEDY)
+        settings = BackendSettings(**header["settings"])
+        fields = storage_class(settings.backend).state_fields(settings)
+        require_shape(header["state"], fields, FORMAT, folder / HEADER, REMEDY)
+        return cls(
+            folder,
+            Made.from_disk(header["made"]),
+            settings,
+            header["rows"],
+            header["ids_folder"],
+            header["ids_size"],
+            map_array(folder / f"deleted.{header['version']}.bin", np.bool_, (header["ids_size"]["count"],)).copy(),
+            header["state"],
+            header["version"],
+            {name: Sums(*sums) for name, sums in header["sums"].items()},
+        )
+
+    def verify(self) -> None:
+        """Check that every file is as it was written: one wrong bit can make a vector the nearest of all."""
+        for name, sums in self.sums.items():
+            sums.verify(self.folder / name, "make the index again")
+
+    @cached_property
+    def ids(self) -> Ids:
+        """The ids of all documents, those of deleted ones included."""
+        return Ids(self.folder / self.ids_folder, **self.ids_size)
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """A hash of each document's text, to see which of them changed."""
+        return map_array(self.folder / "hashes.bin", np.uint64, (len(self.deleted),), at_least=True)
+
+    def vectors(self) -> Vectors:
+        """The vectors of all documents, memory-mapped."""
+        shape = (self.rows, self.made.dimension)
+        matrix = map_array(self.folder / "vectors.bin", self.made.dtype, shape, at_least=True)
+        owners = None
+        if self.made.passage_length is not None:
+            owners = map_array(self.folder / "owners.bin", np.uint32, (self.rows,), at_least=True)
+        return Vectors(self.made, matrix, self.ids, self.hashes, owners)
+
+    def storage(self) -> Storage:
+        """The storage of the back end that the settings name."""
+        kind = storage_class(self.settings.backend)
+        return kind(self.folder, self.vectors().matrix, self.made.similarity == "cosine", self.settings)
+
+    def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each document, -1 if it is not there or was deleted."""
+        rows = self.ids.rows(ids)
+        rows[rows >= 0] = np.where(self.deleted[rows[rows >= 0]], -1, rows[rows >= 0])
+        return rows
+
+    def require(self, made: Made) -> None:
+        """Refuse vectors that do not go with those of the index."""
+        for name, ours in asdict(self.made).items():
+            theirs = getattr(made, name)
+            if name not in ("data", "model") and theirs != ours:
+                difference = "another model" if name == "model_fingerprint" else f"{name} {theirs!r}, not {ours!r}"
+                do = "encode the documents as those of the index"
+                raise InputError(f"the new vectors were made with {difference}", file=self.folder, do=do)
+
+    def delete(self, rows: NDArray[np.int64]) -> None:
+        """Mark documents as deleted."""
+        self.deleted[rows] = True
+        self.changed |= len(rows) > 0
+
+    def append(self, vectors: Vectors) -> None:
+        """Take in more vectors and their ids."""
+        self.changed = self.grown = True
+        first_row, first_text = self.rows, len(self.deleted)
+        for place in range(0, len(vectors.matrix), VECTORS_AT_ONCE):
+            block = vectors.matrix[place : place + VECTORS_AT_ONCE]
+            append_array(self.folder / "vectors.bin", (first_row + place) * block.itemsize * block.shape[1], block)
+        append_array(self.folder / "hashes.bin", first_text * vectors.hashes.itemsize, vectors.hashes)
+        if vectors.owners is not None:
+            append_array(self.folder / "owners.bin", first_row * 4, vectors.owners + np.uint32(first_text))
+        name = f"ids.{self.version + 1}"
+        shutil.rmtree(self.folder / name, ignore_errors=True)  # of a change that did not come to its end
+        (self.folder / name).mkdir()
+        writer = IdWriter(self.folder / name, self.ids)
+        for batch in batches(vectors.ids):
+            writer.add(batch)
+        self.ids_folder, self.ids_size = name, writer.close()
+        del self.ids  # it is read again
+        self.deleted = np.concatenate([self.deleted, np.zeros(len(vectors.ids), bool)])
+        self.rows += len(vectors.matrix)
+        self.state = self.storage().extend(first_row, self.state) if first_row else self.storage().build()
+
+    def commit(self) -> None:
+        """Make the change count, and remove what it replaced."""
+        self.version += 1
+        append_array(self.folder / f"deleted.{self.version}.bin", 0, self.deleted)
+        flush_to_disk(*self.folder.rglob("*"))
+        header = {"format": FORMAT, "version": self.version, "made": self.made.on_disk(), "rows": self.rows}
+        header |= {"settings": asdict(self.settings), "state": self.state, "documents": int((~self.deleted).sum())}
+        header |= {"ids_folder": self.ids_folder, "ids_size": self.ids_size, "sums": self._sums(self._needed())}
+        write_header(self.folder / HEADER, header)
+        self.remove_unneeded()
+
+    def remove_unneeded(self) -> None:
+        """Remove what a change replaced, or wrote before it was stopped."""
+        versioned = VERSIONED + storage_class(self.settings.backend).files
+        for path in self.folder.iterdir():
+            if path.name.startswith(versioned) and path.name not in self._needed():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _needed(self) -> set[Any]:
+        """The names of files and folders that count, beside those that only grow."""
+        return {self.ids_folder, f"deleted.{self.version}.bin", *self.state.values()}
+
+    def _sums(self, needed: set[Any]) -> dict[str, Sums]:
+        """Checksums of every file in use. If nothing was appended, the old ones hold, even if a file is longer now."""
+        ours = [path for path in self.folder.iterdir() if path.name in needed or path.name in GROWING]
+        paths = [file for path in ours for file in (path.iterdir() if path.is_dir() else [path])]
+        names = {str(path.relative_to(self.folder)): path for path in paths}
+        known = {} if self.grown else self.sums
+        return {name: known.get(name) or Sums.of(path, before=self.sums.get(name)) for name, path in names.items()}
+
+
+def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex:
+    """Open an index for searching; without a model, with the one whose name the index keeps.
+
+    Raises:
+        InputError: if the folder is no index, or another model made it.
+    """
+    folder = Path(folder)
+    for attempt in itertools.count(1):
+        version = _version(folder)
+        try:
+            index = IndexFolder.read(folder)
+            index.verify()
+            model = model or load_model(index.made)
+            backend = index.storage().open(index.state, model.device)
+            return DenseIndex(model, index.vectors(), backend, index.settings.fetch_factor, index.deleted)
+        except InputError as error:
+            if _version(folder) != version and attempt < ATTEMPTS:
+                continue  # changed by another process meanwhile: the files that we looked for are gone
+            if error.file is not None:
+                raise
+            raise InputError(error.problem, file=folder, do=error.do) from None
+    raise AssertionError  # never: the last attempt returns or raises
+
+
+def _version(folder: Path) -> int | None:
+    try:
+        return read_header(folder / HEADER, IndexHeader, FORMAT, REMEDY)["version"]
+    except InputError:
+        return None
+
+
+def load_model(made: Made) -> BiEncoder:
+    """The model that made vectors, by the name that they keep."""
+    try:
+        return BiEncoder.from_pretrained(made.model)
+    except InputError as error:
+        do = "say where it is now (--model)"
+        raise InputError(f"the index was made by model {made.model!r}, which is gone ({error})", do=do) from None

@@ -1,0 +1,158 @@
+"""Making an index of a collection or of vectors, whatever its kind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from remargin.errors import InputError, refuse_idle
+from remargin.files.atomic import refuse_existing
+from remargin.retrieval import bm25
+from remargin.retrieval.base import storage_class
+from remargin.retrieval.bm25 import BM25
+from remargin.retrieval.built import Built
+from remargin.retrieval.settings import BackendSettings
+from remargin.retrieval.texts import collection_texts, counted_rejects
+
+if TYPE_CHECKING:
+    from remargin.model.encoder import BiEncoder, EncodingPrecision
+    from remargin.retrieval.settings import Coding
+    from remargin.retrieval.vectors import Dtype, Vectors
+
+
+def index(
+    out: str | Path,
+    *,
+    vectors: str | Path | Vectors | None = None,
+    data: str | Path | None = None,
+    model: str | Path | BiEncoder | None = None,
+    index: str = "exact",
+    dtype: Dtype | None = None,
+    precision: EncodingPrecision | None = None,
+    passage_length: int | None = None,
+    passage_overlap: int | None = None,
+    length: int | None = None,
+    coding: Coding | None = None,
+    over_fetch: int | None = None,
+    factory: str | None = None,
+    links: int | None = None,
+    ef_construction: int | None = None,
+    code_bytes: int | None = None,
+    search_parameters: str | None = None,
+    uri: str | None = None,
+    k1: float | None = None,
+    b: float | None = None,
+    language: str | None = None,
+    skip_bad: bool = False,
+    overwrite: bool = False,
+) -> Built:
+    """Build an index in a folder, from vectors or straight from a collection, as `remargin index` does.
+
+    Dense indexes of a collection are made of vectors that lie in a folder beside `out` until the index has its own
+    copy. If it cannot be built, they stay there, so that nothing has to be encoded again.
+
+    Args:
+        out: the folder to write.
+        vectors: what `encode` wrote, or its folder.
+        data: the collection, as `Collection.load` takes it, instead of vectors.
+        model: the encoder for `data`, its folder, or its Hugging Face name.
+        index: "exact", "faiss", "milvus" or "bm25".
+        dtype: of the stored vectors; this and the next four as in `encode`.
+        precision: the numeric precision to compute in.
+        passage_length: split documents into passages of this many tokens. A document scores as its best passage.
+        passage_overlap: how many tokens neighbouring passages share.
+        length: read at most this many tokens of each document.
+        coding: exact: scalar ("int8") or binary ("binary") quantisation.
+        over_fetch: candidates to score exactly for each wanted document; this and the next as in `BackendSettings`.
+        factory: faiss: any index, as its factory writes it; milvus: an index type.
+        links: faiss: HNSW neighbours per vector (M).
+        ef_construction: faiss: HNSW candidates for neighbours while building.
+        code_bytes: faiss: bytes of the product-quantisation code.
+        search_parameters: faiss: such as "nprobe=64".
+        uri: milvus: the address of a server.
+        k1: bm25: term-frequency saturation, 0.9 if not given.
+        b: bm25: length normalisation, 0 to 1, 0.4 if not given.
+        language: bm25: of the stemmer and the stop words, "english" if not given.
+        skip_bad: skip bad input, and count it in a warning.
+        overwrite: replace `out` if it is there.
+
+    Raises:
+        InputError: for bad input, for options that have no effect on this kind of index, and if `out`, or the folder
+            for the vectors, is there already.
+
+    Example:
+        >>> import tempfile
+        >>> from remargin import search
+        >>> folder = Path(tempfile.mkdtemp()) / "index"
+        >>> built = index(folder, data="docstrings:json", model=model_folder, dtype="float16")
+        >>> built.documents == built.rows > 0
+        True
+        >>> run = search("docstrings:json", folder, k=3)
+    """
+    encoding = _given(
+        dtype=dtype,
+        precision=precision,
+        passage_length=passage_length,
+        passage_overlap=passage_overlap,
+        length=length,
+    )
+    backend = _given(
+        coding=coding,
+        over_fetch=over_fetch,
+        factory=factory,
+        links=links,
+        ef_construction=ef_construction,
+        code_bytes=code_bytes,
+        search_parameters=search_parameters,
+        uri=uri,
+    )
+    words = _given(k1=k1, b=b, language=language)
+    if index == "bm25":
+        refuse_idle("a BM25 index", [*backend, *encoding, *_given(vectors=vectors, model=model)])
+        return _index_words(data, Path(out), words, skip_bad, overwrite)
+    from remargin.retrieval.building import build_index, index_texts
+    from remargin.retrieval.index_folder import HEADER
+    from remargin.retrieval.vectors import Vectors
+
+    settings = BackendSettings(index, **backend)
+    _refuse_idle_settings(settings, backend)
+    refuse_idle(f"index {index}", words)
+    settings.check()
+    refuse_existing(Path(out), overwrite, HEADER)
+    if vectors is not None and data is None and model is None:
+        refuse_idle("vectors that are encoded already", [*encoding, *_given(skip_bad=skip_bad or None)])
+        return build_index(vectors if isinstance(vectors, Vectors) else Vectors.load(vectors), out, settings, overwrite)
+    if vectors is not None or data is None or model is None:
+        raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
+    return index_texts(data, model, Path(out), settings, encoding, skip_bad, overwrite)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _refuse_idle_settings(settings: BackendSettings, given: Mapping[str, Any]) -> None:
+    options = storage_class(settings.backend).options
+    refuse_idle(f"index {settings.backend}", [name for name in given if name not in options])
+    if settings.backend == "faiss" and settings.factory is not None:
+        refuse_idle("a --factory of your own", [name for name in ("links", "code_bytes") if name in given])
+    if settings.backend == "exact" and settings.coding is None:
+        refuse_idle("exact search without --coding", [name for name in ("over_fetch",) if name in given])
+
+
+def _index_words(
+    data: str | Path | None, out: Path, parameters: Mapping[str, Any], skip_bad: bool, overwrite: bool
+) -> Built:
+    """Write a BM25 index of a collection's documents."""
+    if data is None:
+        raise InputError("a BM25 index is made of texts", do="give --data")
+    refuse_existing(out, overwrite, bm25.HEADER)
+    with counted_rejects(skip_bad) as rejects:
+        texts = {text.id: text.text for text in collection_texts(data, rejects=rejects)}
+    started = time.perf_counter()
+    BM25(texts, **parameters).save(out, str(data), overwrite)
+    seconds = time.perf_counter() - started
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    return Built(len(texts), 0, 0, None, seconds, 0, size)

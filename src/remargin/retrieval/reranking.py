@@ -1,0 +1,100 @@
+"""Re-ranking: new scores for the documents of a run."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from remargin.data.collection import Collection, open_collection
+from remargin.errors import InputError
+from remargin.evaluation.runs import Run
+from remargin.files.atomic import refuse_existing
+from remargin.model.cross_encoder import CrossEncoder
+from remargin.retrieval.encoders import as_reranker
+
+if TYPE_CHECKING:
+    from remargin.model.encoder import BiEncoder, EncodingPrecision
+
+log = logging.getLogger(__name__)
+
+
+def rerank(
+    data: str | Path | Collection,
+    model: str | Path | BiEncoder | CrossEncoder,
+    run: str | Path | Run,
+    depth: int | None = None,
+    precision: EncodingPrecision = "auto",
+    split: str = "test",
+    skip_bad: bool = False,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+) -> Run:
+    """Rank the documents of a run by an encoder's similarity or a cross-encoder's score, as `remargin rerank` does.
+
+    A bi-encoder encodes each text once; a cross-encoder reads each query with each of its documents.
+
+    Args:
+        data: the collection of the run, or what `Collection.load` takes.
+        model: an encoder or a cross-encoder, its folder, or its Hugging Face name.
+        run: the run, or its file.
+        depth: re-rank only the first this many documents of each query, and leave the others out.
+        precision: the numeric precision to compute in: "auto" (bf16 on a GPU, 32 on a CPU), "32" or "bf16".
+        split: whose queries, if `data` is not loaded yet.
+        skip_bad: skip bad input, and count it in a warning, if `data` is not loaded yet.
+        out: a TREC run file to write; its name may end in .gz.
+        overwrite: replace `out` if it is there.
+
+    Raises:
+        InputError: for bad input, and for a run and a collection that do not belong together.
+
+    Example:
+        >>> from remargin import search
+        >>> collection = Collection.load("docstrings:json")
+        >>> run = rerank(collection, model_folder, search(collection, "bm25"), depth=3)
+        >>> max(map(len, run.rankings.values()))
+        3
+    """
+    if out is not None:
+        refuse_existing(Path(out), overwrite)
+    first = run if isinstance(run, Run) else Run.load(run)
+    collection = open_collection(data, split, skip_bad)
+    reranked = _rescored(as_reranker(model, precision), first, collection, depth)
+    if out is not None:
+        reranked.save(out, tag="rerank", overwrite=overwrite)
+    return reranked
+
+
+def _rescored(model: BiEncoder | CrossEncoder, run: Run, collection: Collection, depth: int | None) -> Run:
+    documents, queries = collection.documents, collection.queries
+    candidates = {
+        query: run.top(query, depth or len(run.rankings[query])) for query in run.rankings if query in queries
+    }
+    if not candidates:
+        raise InputError(
+            "the run has none of the collection's queries", do="check that run and collection belong together"
+        )
+    if missing := len(run.rankings) - len(candidates):
+        log.warning("%d queries of the run are not in the collection, and are left out", missing)
+    needed = sorted({document for ranking in candidates.values() for document in ranking})
+    unknown = next((document for document in needed if document not in documents), None)
+    if unknown is not None:
+        do = "check that run and collection belong together"
+        raise InputError("the run has a document that is not in the collection", id=unknown, do=do)
+    if isinstance(model, CrossEncoder):
+        if unfit := model.too_long({query: queries[query] for query in candidates}):
+            problem = f"query leaves no room for a document in {model.length} tokens"
+            raise InputError(problem, id=unfit[0], do="give the cross-encoder a longer length")
+        pairs = [(queries[query], documents[document]) for query, ranking in candidates.items() for document in ranking]
+        values = iter(model.score(pairs).tolist())
+        return Run.of({query: dict(zip(ranking, values, strict=False)) for query, ranking in candidates.items()})
+    rows = {document: row for row, document in enumerate(needed)}
+    document_vectors = model.encode_documents([documents[document] for document in needed])
+    query_vectors = model.encode_queries([queries[query] for query in candidates])
+    scores = {}
+    for vector, (query, ranking) in zip(query_vectors, candidates.items(), strict=True):
+        similarities = document_vectors[[rows[document] for document in ranking]] @ vector
+        scores[query] = dict(zip(ranking, np.asarray(similarities).tolist(), strict=True))
+    return Run.of(scores)
