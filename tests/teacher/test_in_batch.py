@@ -113,8 +113,12 @@ def test_killed_while_encoding_it_goes_on(
         one, other = (tmp_path / run / "teacher" / name for run in ("run", "whole"))
         assert one.read_bytes() == other.read_bytes()
     encoded.clear()
+    journal = tmp_path / "run" / "teacher" / "documents.journal"
+    assert not journal.exists()
+    journal.touch()  # as if killed just before it is removed
     load(scored, tmp_path / "run", resume=True)
     assert not encoded
+    assert not journal.exists()
     load(scored, tmp_path / "run")
     assert len(encoded) == 8  # a new run reads nothing old
 

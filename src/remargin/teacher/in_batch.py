@@ -92,6 +92,7 @@ def _vectors(teacher: BiEncoder, store: TokenStore, file: Path, resume: bool) ->
     whole = {**made, "done": len(store)}
     vectors = _finished(file, header, whole) if resume else None
     if vectors is not None:
+        progress.unlink(missing_ok=True)  # of a process that was killed after it had written the header
         return vectors
     for old in (header, *([] if resume else [progress])):
         refuse_existing(old, overwrite=True)  # if it is a folder
