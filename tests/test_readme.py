@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from remargin.study.outcome import read_numbers
+from remargin.paper.static_margins import findings as static_margins
+from remargin.study.results import Results
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -51,8 +52,8 @@ def test_what_it_says_of_figure_3_is_the_studies() -> None:
     text, paper = " ".join(README.split()), ROOT / "results" / "paper"
     gains = {}
     for study in ("medquad", "squadmix"):
-        for model, kinds in read_numbers(paper / study / "static-margins").items():
-            gains[study, model] = [f"{kinds[f'{w} in-batch negatives']['gain']:.3f}" for w in ("without", "with")]
+        for model, margins in static_margins(Results.open(paper / study)).items():
+            gains[study, model] = [f"{m.gain:.3f}" for m in (margins.without_in_batch, margins.with_in_batch)]
     (first, second), (third, fourth), (fifth, sixth) = gains.values()
     assert f"is worth {first} nDCG@10 there from MiniLM without in-batch negatives, and {second} with them" in text
     assert f"{third} and {fourth} from distilBERT; on squadmix, from MiniLM, {fifth} and {sixth}." in text
@@ -120,13 +121,12 @@ def test_the_sentence_on_static_margins_is_the_studies() -> None:
         r"each run; (\d+) minutes of training for MiniLM, (\d+) for distilBERT\) is of medquad\.", text
     )
     medquad, squadmix = (
-        read_numbers(ROOT / "results" / "paper" / collection / "static-margins")
-        for collection in ("medquad", "squadmix")
+        static_margins(Results.open(ROOT / "results" / "paper" / collection)) for collection in ("medquad", "squadmix")
     )
-    of = [medquad["MiniLM"], medquad["distilBERT"], squadmix["MiniLM"]]
-    kinds = [kinds[f"{kind} in-batch negatives"] for kinds in of for kind in ("without", "with")]
-    assert list(gains) == [f"{kind['gain']:.3f}" for kind in kinds]
-    assert list(minutes) == [f"{sum(kind['seconds'] for kind in kinds.values()) / 60:.0f}" for kinds in of[:2]]
+    studied = [medquad["MiniLM"], medquad["distilBERT"], squadmix["MiniLM"]]
+    sweeps = [(margins.without_in_batch, margins.with_in_batch) for margins in studied]
+    assert list(gains) == [f"{swept.gain:.3f}" for pair in sweeps for swept in pair]
+    assert list(minutes) == [f"{(one.seconds + other.seconds) / 60:.0f}" for one, other in sweeps[:2]]
 
 
 def test_so_is_what_a_study_takes() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypedDict
 
@@ -13,7 +13,6 @@ from remargin.paper.systems import DISTRIBUTED
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
-from remargin.study.outcome import Outcome
 from remargin.study.results import Results
 from remargin.study.specs import RunSpec
 from remargin.study.study import Study
@@ -87,22 +86,22 @@ def _tasks(results: Results) -> Iterator[Task]:
         yield Inspect(choice.spec, choice.settled)
 
 
-def draw(results: Results) -> Outcome:
+def findings(results: Results) -> Mapping[str, Instance]:
     """The first query of the first batch, for each backbone."""
-    tables, numbers = [], {}
-    for model, found in results.of_models(lambda model: _instance(results, model)).items():
-        tables.append(instance_table(found, f"{model}: query {found.query.id}"))
-        numbers[model] = {
-            p.role: {"relevance": p.relevance, "target": p.target, "loss": p.loss} for p in found.passages
-        }
+    return results.of_models(lambda model: _instance(results, model))
+
+
+def draw(results: Results, findings: Mapping[str, Instance]) -> Section:
+    """A table for each backbone."""
+    tables = [instance_table(instance, f"{model}: query {instance.query.id}") for model, instance in findings.items()]
     summary = [
         "The less a negative resembles the positive, the lower its target: the smaller is the margin that is asked for."
     ]
-    return Outcome(Section("instance", "A training instance", summary, tables, [], {"batch": 0}, []), numbers)
+    return Section("instance", "A training instance", summary, tables, [], {"batch": 0}, [])
 
 
-def instance_table(found: Instance, title: str, longest: int = LONGEST) -> Table:
-    """The instance as the paper's table 2 shows it, with so many characters of each text.
+def instance_table(instance: Instance, title: str, longest: int = LONGEST) -> Table:
+    """The instance as the paper's table 2 shows it, with at most `longest` characters of each text.
 
     >>> passage = Passage("query", "q1", "a very long text " * 50)
     >>> table = instance_table(Instance(passage, passage, (), 0.5, 0.1), "q1")
@@ -111,11 +110,11 @@ def instance_table(found: Instance, title: str, longest: int = LONGEST) -> Table
     """
     rows = [
         [Cell(p.role), Cell(_short(p.text, longest)), number(p.relevance), number(p.target), number(p.loss)]
-        for p in found.passages
+        for p in instance.passages
     ]
     notes = [
-        f"Over all negatives of the batch, the mean target is {found.mean_target:.3f} and the mean loss "
-        f"{found.mean_loss:.3f}. Relevance is the similarity to the query."
+        f"Over all negatives of the batch, the mean target is {instance.mean_target:.3f} and the mean loss "
+        f"{instance.mean_loss:.3f}. Relevance is the similarity to the query."
     ]
     return Table(title, ["", "text", "relevance", "target", "loss"], [Block("", rows)], notes)
 
@@ -140,5 +139,6 @@ EXPERIMENT = Experiment(
     "instance",
     "Table 2: a query, its positive, and negatives with high, middle and low targets.",
     tasks=_tasks,
+    findings=findings,
     draw=draw,
 )
