@@ -28,7 +28,7 @@ from remargin.study.experiment import Experiment
 from remargin.study.results import MEASURE, RECALL, Result, Results
 from remargin.study.systems import CONTRASTIVE, STATIC, STATIC_IN_BATCH, Choice, System, choose, sweep_of
 from remargin.study.tasks import MeasureUntrained, Task
-from remargin.study.teacher import DEPTH, teacher_report
+from remargin.study.teacher import DEPTH, FOLDER, REPORT, teacher_report
 
 EASY_BINS_DROPPED = taught("TAS-B, easy bins dropped", sampler="tas-balanced", drop_bins=5)
 TAS_B = (
@@ -121,6 +121,8 @@ class FirstSeed:
 def _rows(results: Results, model: str) -> dict[System, FirstSeed]:
     """The paper's rows have to be there; of ours, what there is."""
     results.bm25(*results.tests)  # the table has that too
+    if not results.files.has(results.out / FOLDER / REPORT):
+        raise results.not_trained("the report on the teacher", model)
     ours = {system.name: system for system in OURS}
     papers = [system for systems in BLOCKS.values() for system in systems if system not in OURS]
     rows = {system: _first_seed(results, model, system) for system in papers}
@@ -239,7 +241,7 @@ def _notes(results: Results, table: BaselineTable, teacher: dict[str, Any]) -> l
 def _cost(teacher: dict[str, Any]) -> str:
     if not teacher["seconds"]:
         return "without their scores, whose cost is not known"
-    return "with their " + " and ".join(f"{what} ({seconds:.0f} s)" for what, seconds in teacher["seconds"].items())
+    return "with their " + " and ".join(f"{part} ({seconds:.0f} s)" for part, seconds in teacher["seconds"].items())
 
 
 def _origin(teacher: dict[str, Any]) -> str:

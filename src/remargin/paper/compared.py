@@ -52,7 +52,7 @@ def compare_in_groups(scores: dict[str, Scores], reference: str | None = None) -
 
     So what the paper leaves out does not make its own tests stricter.
     """
-    groups = [[name for name in scores if (name in PAPER_NAMES) == of_paper] for of_paper in (True, False)]
+    groups = [[name for name in scores if (name in PAPER_NAMES) == in_paper] for in_paper in (True, False)]
     compared: Compared = {}
     for measure in (MEASURE, RECALL):
         means = {name: fmean(scores[name][measure].values()) for name in groups[0]}
