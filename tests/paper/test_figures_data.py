@@ -62,7 +62,7 @@ def test_a_negative_rests_where_nothing_pulls_it() -> None:
 
 def test_the_static_figure_has_the_best_validation_of_every_run(study_folder: Path) -> None:
     study = Results.open(study_folder, say=silent)
-    (figure,) = EXPERIMENTS["static-margins"].draw(study).section.figures
+    (figure,) = EXPERIMENTS["static-margins"].section(study).figures
     rows = table(figure.csv())
     assert len(rows) == 2 * 2 * len(PLAN.margins)  # measures, without and with in-batch negatives
     for value, result in sweep(study, "tiny", STATIC_IN_BATCH).points:
@@ -75,7 +75,7 @@ def test_the_static_figure_has_the_best_validation_of_every_run(study_folder: Pa
 
 def test_the_curves_are_the_validations_over_triplets(study_folder: Path) -> None:
     study = Results.open(study_folder, say=silent)
-    (figure,) = EXPERIMENTS["adaptive-margins"].draw(study).section.figures
+    (figure,) = EXPERIMENTS["adaptive-margins"].section(study).figures
     rows = table(figure.csv())
     spec = choose(study, "tiny", ADAPTIVE).spec
     for size in (PLAN.batch_size, PLAN.other_batch_size):
@@ -91,7 +91,7 @@ def test_the_curves_are_the_validations_over_triplets(study_folder: Path) -> Non
 
 def test_the_evolution_is_a_rolling_mean_of_what_batches_had(study_folder: Path) -> None:
     study = Results.open(study_folder, say=silent)
-    (figure,) = EXPERIMENTS["target-evolution"].draw(study).section.figures
+    (figure,) = EXPERIMENTS["target-evolution"].section(study).figures
     targets = read_targets(study.run(choose(study, "tiny", DISTRIBUTED).spec).folder / "targets.csv.gz")
     assert [t.batch for t in targets] == list(range(PLAN.triplets // PLAN.batch_size))
     rows = table(figure.csv())

@@ -22,8 +22,9 @@ from remargin.cli import app
 from remargin.errors import InputError
 from remargin.paper.claims.table import CLAIMS
 from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.variants import findings as variants
 from remargin.report.sections import Section
-from remargin.study.outcome import read_numbers
+from remargin.study.results import Results
 
 from ..small_study import DATA
 
@@ -218,8 +219,9 @@ def test_killed_again_and_again_it_ends_with_the_same_numbers(tiny_model: Any, t
     assert kills >= 2
     assert start(tmp_path / "killed").wait() == 0
     assert undisturbed.wait() == 0
-    texts = []
+    made = []
     for name in ("killed", "undisturbed"):
-        numbers = read_numbers(tmp_path / name / "variants")["tiny"]
-        texts.append({row: {k: v for k, v in of.items() if "seconds" not in k} for row, of in numbers.items()})
-    assert texts[0] == texts[1]
+        table = variants(Results.open(tmp_path / name)).own["tiny"]
+        untimed = {s: {k: v for k, v in vars(row).items() if "seconds" not in k} for s, row in table.rows.items()}
+        made.append((untimed, table.no_training, table.bm25))
+    assert made[0] == made[1]

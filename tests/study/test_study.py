@@ -21,11 +21,11 @@ from remargin.paper.baselines import TEACHERS
 from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.running import draw_experiments, run_experiments
 from remargin.paper.systems import DISTRIBUTED
+from remargin.paper.variants import findings as variants
 from remargin.report.sections import Section
 from remargin.study import results
 from remargin.study import trainer as module
 from remargin.study.header import FORMAT
-from remargin.study.outcome import read_numbers
 from remargin.study.results import FORMAT as RUN_FORMAT
 from remargin.study.results import LAST, MEASURE, TEST, ZERO_SHOT, Result, Results
 from remargin.study.systems import CONTRASTIVE, STATIC, choose, sweep, sweep_of
@@ -42,9 +42,9 @@ def test_every_section_can_be_made_again_from_the_small_files(study_folder: Path
     again = Results.open(small, say=silent)
     assert again.name == "json,csv,string,textwrap"
     for name, experiment in EXPERIMENTS.items():
-        made, before = experiment.draw(again), Section.load(study_folder / name)
-        assert made.section == without_texts(before), name
-        assert read_numbers(study_folder / name) == json.loads(json.dumps(made.numbers))
+        made, before = experiment.section(again), Section.load(study_folder / name)
+        assert made == without_texts(before), name
+        assert experiment.findings(again) == experiment.findings(Results.open(study_folder, say=silent))
 
 
 def test_what_is_there_is_not_trained_again(
@@ -81,11 +81,11 @@ def test_a_sweep_is_counted_and_its_choice_is_devs(study_folder: Path) -> None:
     chosen = choose(study, "tiny", STATIC)
     highest = {value: max(v[MEASURE] for step, v in result.curve if step) for value, result in found.points}
     assert highest[chosen.tuned_to or 0.0] == max(highest.values())
-    numbers = read_numbers(study_folder / "variants")["tiny"]["static"]
+    row = variants(study).own["tiny"].rows[STATIC]
     own = [study.run(replace(chosen.spec, seed=seed)) for seed in PLAN.seeds]
     trained = sum(result.seconds * result.best_step / result.steps for result in own) / len(own)
-    assert numbers["seconds"] == pytest.approx(trained + sum(result.seconds for _, result in found.points))
-    assert numbers["sweep_seconds"] == pytest.approx(found.seconds)
+    assert row.seconds == pytest.approx(trained + sum(result.seconds for _, result in found.points))
+    assert row.sweep_seconds == pytest.approx(found.seconds)
     assert choose(study, "tiny", CONTRASTIVE).tuned_to in PLAN.temperatures
 
 
@@ -157,8 +157,8 @@ def one_digit(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("name", "damage", "words"),
     [
-        ("variants/numbers.json", lambda _: b"{no", "not a header that remargin wrote; make it again"),
-        ("variants/numbers.json", one_digit, "damaged"),
+        ("runs/bm25/run.json", lambda _: b"{no", "not a header that remargin wrote; delete"),  # only claims need it
+        ("runs/bm25/run.json", one_digit, "damaged"),
         ("runs/*/targets.csv.gz", lambda _: b"{no", "damaged"),
     ],
 )
@@ -179,9 +179,7 @@ def test_the_texts_of_queries_are_there_without_the_collection(study_folder: Pat
     """As long as the study's own work folder is, which is not published."""
     out = tmp_path / "study"
     shutil.copytree(study_folder, out, ignore=shutil.ignore_patterns("fits", "again", "data", "taught"))
-    assert EXPERIMENTS["variants"].draw(Results.open(out, say=silent)).section == Section.load(
-        study_folder / "variants"
-    )
+    assert EXPERIMENTS["variants"].section(Results.open(out, say=silent)) == Section.load(study_folder / "variants")
     assert any(Results.open(out, say=silent).queries().values())
 
 
@@ -192,10 +190,10 @@ def test_table_3_does_not_ask_for_the_scores_of_table_5(study_folder: Path, tmp_
         header = read_header(path, dict, RUN_FORMAT, "")
         write_header(path, {**header, "scores": {k: v for k, v in header["scores"].items() if "zero" not in k}})
     for name in ("variants", "baselines"):
-        made = EXPERIMENTS[name].draw(Results.open(out, say=silent)).section
+        made = EXPERIMENTS[name].section(Results.open(out, say=silent))
         assert made == without_texts(Section.load(study_folder / name))
     with pytest.raises(InputError, match="no backbone has all runs"):
-        EXPERIMENTS["zero-shot"].draw(Results.open(out, say=silent))
+        EXPERIMENTS["zero-shot"].section(Results.open(out, say=silent))
 
 
 def test_the_scores_of_a_benchmark_of_several_parts_are_found_again(study_folder: Path, tmp_path: Path) -> None:

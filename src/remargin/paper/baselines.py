@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import fsum
 from statistics import fmean
 from typing import Any
 
-from remargin.evaluation.comparison import Scores
-from remargin.paper.compared import BOUND, Compared, chosen_text, compare_in_groups, not_trained, time_text
+from remargin.paper.compared import (
+    BOUND,
+    RowScore,
+    chosen_text,
+    compare_in_groups,
+    not_trained,
+    row_score,
+    time_text,
+)
+from remargin.paper.findings import ByTest
 from remargin.paper.published import published_baselines
 from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, BESIDE, DISTRIBUTED, UNTUNED, measured_runs, taught
 from remargin.report.comparison import DAGGER
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
-from remargin.study.outcome import Outcome, with_tests
-from remargin.study.results import MEASURE, RECALL, TEST, Result, Results
+from remargin.study.results import MEASURE, RECALL, Result, Results
 from remargin.study.systems import CONTRASTIVE, STATIC, STATIC_IN_BATCH, Choice, System, choose, sweep_of
 from remargin.study.tasks import MeasureUntrained, Task
-from remargin.study.teacher import DEPTH, teacher_report
+from remargin.study.teacher import DEPTH, FOLDER, REPORT, teacher_report
 
 EASY_BINS_DROPPED = taught("TAS-B, easy bins dropped", sampler="tas-balanced", drop_bins=5)
 TAS_B = (
@@ -37,6 +44,43 @@ BLOCKS: dict[str, tuple[System, ...]] = {
     "beside the paper": BESIDE,
 }
 OURS = (EASY_BINS_DROPPED, *BESIDE)  # what the paper's table lacks
+BM25 = "BM25"
+
+
+@dataclass(frozen=True)
+class BaselineRow:
+    """A system of table 4: how good its first seed is, what dev chose for it, and what it cost.
+
+    Attributes:
+        scores: by measure, nDCG@10 and R@1000, beside the best TAS-B run.
+        tuned_to: the margin, temperature or teacher scale that dev chose; None if the system has no such parameter.
+        rate: the learning rate that dev chose.
+        seconds: training up to the best model, with sweeps and teachers.
+        triplets: seen by the best model; 0 if no validation was above that before training.
+    """
+
+    scores: Mapping[str, RowScore]
+    tuned_to: float | None
+    rate: float
+    seconds: float
+    triplets: int
+
+
+@dataclass(frozen=True)
+class BaselineTable:
+    """Table 4 for one backbone and test collection.
+
+    Attributes:
+        rows: by system: all of the paper's, and of ours those that are trained.
+        bm25: the scores of BM25, by measure.
+        reference: the best TAS-B run by nDCG@10, which all rows are compared with.
+        best_teacher: the best of all systems with a teacher.
+    """
+
+    rows: Mapping[System, BaselineRow]
+    bm25: Mapping[str, RowScore]
+    reference: System
+    best_teacher: System
 
 
 def _tasks(results: Results) -> Iterator[Task]:
@@ -46,54 +90,23 @@ def _tasks(results: Results) -> Iterator[Task]:
             yield from measured_runs(results, model, system, every_seed=False)
 
 
-def draw(results: Results) -> Outcome:
-    """The first seed of each row, for each backbone, against the best TAS-B run; and the published rows."""
-    tables, numbers = [], {}
-    for model, found in results.of_models(lambda model: _rows(results, model)).items():
-        of_tests: dict[str, dict[str, Any]] = {}
-        for test, collection in results.tests.items():
-            scores = {name: row.result.test(test) for name, row in found.items()}
-            scores["BM25"] = results.bm25(test).test(test)
-            reference, best = (_best(scores, rows) for rows in (TAS_B, TEACHERS))
-            compared = compare_in_groups(scores, reference)
-            teacher = teacher_report(results.out, results.files)
-            blocks = _blocks(found, scores, compared, teacher["test"] if test == TEST else None)
-            header = ["system", "chosen", MEASURE, RECALL, "time", "triplets"]
-            notes = _notes(results, found, reference, teacher)
-            if test == TEST and teacher["test"] is not None:
-                notes.append(_worth(scores, teacher))
-            notes += not_trained(model, OURS, found)
-            tables.append(Table(f"{model}, measured on {collection}", header, blocks, notes))
-            of_tests[collection] = _numbers(found, scores, compared, reference, best)
-        numbers[model] = with_tests(of_tests, results.name)
-    tables.append(_published())
-    summary = [_said(model, of_model) for model, of_model in numbers.items()]
-    settings = {"teacher": teacher_report(results.out, results.files), "bound": BOUND}
-    return Outcome(Section("baselines", "Baselines", summary, tables, [], settings, []), numbers)
+def findings(results: Results) -> ByTest[BaselineTable]:
+    """The first seed of each row against the best TAS-B run, for each backbone on each test collection."""
+    rows = results.of_models(lambda model: _rows(results, model))
+    return ByTest.of(results, rows, lambda model, test: _baseline_table(results, rows[model], test))
 
 
-def _rows(results: Results, model: str) -> dict[str, FirstSeed]:
-    """The paper's rows have to be there; of ours, what there is."""
-    results.bm25(*results.tests)  # the table has that too
-    ours = {row.name: row for row in OURS}
-    papers = [row for rows in BLOCKS.values() for row in rows if row.name not in ours]
-    found = {row.name: _first_seed(results, model, row) for row in papers}
-    return found | results.where_trained(ours, lambda name: _first_seed(results, model, ours[name]))
-
-
-def _blocks(
-    found: dict[str, FirstSeed], scores: dict[str, Scores], compared: Compared, teacher: float | None
-) -> list[Block]:
-    rows = {
-        label: [_row(row.name, found, scores, compared) for row in rows if row.name in found]
-        for label, rows in BLOCKS.items()
-    }
-    rows["no distillation"].insert(0, _row("BM25", found, scores, compared))
-    for of_block in rows.values():
-        _embolden(of_block)
-    if teacher is not None:
-        rows["teacher distillation"].append([Cell("the teacher itself"), Cell(""), number(teacher), *[Cell("")] * 3])
-    return [Block(label, of_block) for label, of_block in rows.items()]
+def draw(results: Results, findings: ByTest[BaselineTable]) -> Section:
+    """A table for each backbone and test collection, and the published rows."""
+    teacher = teacher_report(results.out, results.files)
+    tables = [
+        _table(results, teacher, model, by_collection[model], collection)
+        for model in findings.own
+        for collection, by_collection in findings.collections()
+    ]
+    summary = [_summary(model, table) for model, table in findings.own.items()]
+    settings = {"teacher": teacher, "bound": BOUND}
+    return Section("baselines", "Baselines", summary, [*tables, _published()], [], settings, [])
 
 
 @dataclass(frozen=True)
@@ -105,8 +118,20 @@ class FirstSeed:
     seconds: float
 
 
-def _first_seed(results: Results, model: str, row: System) -> FirstSeed:
-    chosen = choose(results, model, row)
+def _rows(results: Results, model: str) -> dict[System, FirstSeed]:
+    """The paper's rows have to be there; of ours, what there is."""
+    results.bm25(*results.tests)  # the table has that too
+    if not results.files.has(results.out / FOLDER / REPORT):
+        raise results.not_trained("the report on the teacher", model)
+    ours = {system.name: system for system in OURS}
+    papers = [system for systems in BLOCKS.values() for system in systems if system not in OURS]
+    rows = {system: _first_seed(results, model, system) for system in papers}
+    beside = results.where_trained(ours, lambda name: _first_seed(results, model, ours[name]))
+    return rows | {ours[name]: row for name, row in beside.items()}
+
+
+def _first_seed(results: Results, model: str, system: System) -> FirstSeed:
+    chosen = choose(results, model, system)
     sweep, result = sweep_of(results, chosen), results.run(chosen.spec, *results.tests)
     seconds = result.seconds_to_best + (sweep.seconds if sweep else 0.0)
     if chosen.spec.taught:
@@ -116,15 +141,76 @@ def _first_seed(results: Results, model: str, row: System) -> FirstSeed:
     return FirstSeed(chosen, result, seconds)
 
 
-def _row(name: str, found: dict[str, FirstSeed], scores: dict[str, Scores], compared: Compared) -> list[Cell]:
-    cells = [Cell(name), Cell(chosen_text(found[name].chosen) if name in found else "")]
-    for measure in (MEASURE, RECALL):
-        marks = DAGGER if compared[measure][name].equivalent else ""
-        cells.append(number(_mean(scores[name], measure), marks=marks))
-    if name not in found:
-        return [*cells, Cell(""), Cell("")]
-    seconds, seen = found[name].seconds, found[name].result.best_triplets
-    return [*cells, Cell(time_text(seconds), value=seconds), Cell(f"{seen:,}", value=seen)]
+def _baseline_table(results: Results, rows: dict[System, FirstSeed], test: str) -> BaselineTable:
+    scores = {system.name: row.result.test(test) for system, row in rows.items()}
+    scores[BM25] = results.bm25(test).test(test)
+
+    def mean(name: str, measure: str) -> float:
+        return fmean(scores[name][measure].values())
+
+    def best(systems: Iterable[System]) -> System:
+        return max((system for system in systems if system in rows), key=lambda system: mean(system.name, MEASURE))
+
+    reference = best(TAS_B)
+    compared = compare_in_groups(scores, reference.name)
+    row_scores = {
+        name: {measure: row_score(compared[measure][name], mean(name, measure)) for measure in (MEASURE, RECALL)}
+        for name in scores
+    }
+    return BaselineTable(
+        {
+            system: BaselineRow(
+                row_scores[system.name],
+                row.chosen.tuned_to,
+                row.chosen.spec.rate,
+                row.seconds,
+                row.result.best_triplets,
+            )
+            for system, row in rows.items()
+        },
+        bm25=row_scores[BM25],
+        reference=reference,
+        best_teacher=best(TEACHERS),
+    )
+
+
+def _table(results: Results, teacher: dict[str, Any], model: str, table: BaselineTable, further: str) -> Table:
+    """The teacher was only measured on the study's own test collection."""
+    measured = None if further else teacher["test"]
+    notes = _notes(results, table, teacher)
+    if measured is not None:
+        notes.append(_worth(table, measured))
+    notes += not_trained(model, OURS, table.rows)
+    header = ["system", "chosen", MEASURE, RECALL, "time", "triplets"]
+    return Table(f"{model}, measured on {further or results.name}", header, _blocks(table, measured), notes)
+
+
+def _blocks(table: BaselineTable, teacher: float | None) -> list[Block]:
+    blocks = {
+        label: [_cells(system, table.rows[system]) for system in systems if system in table.rows]
+        for label, systems in BLOCKS.items()
+    }
+    blocks["no distillation"].insert(0, [Cell(BM25), Cell(""), *_score_cells(table.bm25), Cell(""), Cell("")])
+    for rows in blocks.values():
+        _embolden(rows)
+    if teacher is not None:
+        blocks["teacher distillation"].append([Cell("the teacher itself"), Cell(""), number(teacher), *[Cell("")] * 3])
+    return [Block(label, rows) for label, rows in blocks.items()]
+
+
+def _cells(system: System, row: BaselineRow) -> list[Cell]:
+    return [
+        Cell(system.name),
+        Cell(chosen_text(system, row.tuned_to, row.rate)),
+        *_score_cells(row.scores),
+        Cell(time_text(row.seconds), value=row.seconds),
+        Cell(f"{row.triplets:,}", value=row.triplets),
+    ]
+
+
+def _score_cells(scores: Mapping[str, RowScore]) -> list[Cell]:
+    both = (scores[MEASURE], scores[RECALL])
+    return [number(score.mean, marks=DAGGER if score.equivalent else "") for score in both]
 
 
 def _embolden(rows: list[list[Cell]]) -> None:
@@ -135,39 +221,13 @@ def _embolden(rows: list[list[Cell]]) -> None:
             row[column] = replace(row[column], bold=row[column].value == best)
 
 
-def _best(scores: dict[str, Scores], rows: Iterable[System]) -> str:
-    """The row with the highest nDCG@10, of those that are there."""
-    return max((row.name for row in rows if row.name in scores), key=lambda name: _mean(scores[name], MEASURE))
-
-
-def _mean(scores: Scores, measure: str) -> float:
-    return fmean(scores[measure].values())
-
-
-def _numbers(
-    found: dict[str, FirstSeed], scores: dict[str, Scores], compared: Compared, reference: str, best: str
-) -> dict[str, Any]:
-    numbers: dict[str, Any] = {
-        name: {
-            MEASURE: _mean(of_row, MEASURE),
-            RECALL: _mean(of_row, RECALL),
-            "equivalent": compared[MEASURE][name].equivalent,
-            "recall_equivalent": compared[RECALL][name].equivalent,
-            "triplets": found[name].result.best_triplets if name in found else None,
-        }
-        for name, of_row in scores.items()
-    }
-    named = {"reference": reference, "best teacher": best}
-    return numbers | {role: {"name": name, **numbers[name]} for role, name in named.items()}
-
-
-def _notes(results: Results, found: dict[str, FirstSeed], reference: str, teacher: dict[str, Any]) -> list[str]:
-    untrained = [name for name, row in found.items() if not row.result.best_triplets]
+def _notes(results: Results, table: BaselineTable, teacher: dict[str, Any]) -> list[str]:
+    untrained = [system.name for system, row in table.rows.items() if not row.triplets]
     return [
-        f"Bold: the best of a block. {DAGGER} equivalent to {reference}, the best TAS-B run, which is what the paper "
-        f"compares with (paired TOST within {BOUND}, Bonferroni: the paper's targets are one group, the others "
-        f"another). Time is that until the best model, with sweeps, and for teachers {_cost(teacher)}, and that of a "
-        "second teacher. A teacher scale of 1 brings 99% of the teacher's margins within 1, for cosines.",
+        f"Bold: the best of a block. {DAGGER} equivalent to {table.reference.name}, the best TAS-B run, which is what "
+        f"the paper compares with (paired TOST within {BOUND}, Bonferroni: the paper's targets are one group, the "
+        f"others another). Time is that until the best model, with sweeps, and for teachers {_cost(teacher)}, and that "
+        "of a second teacher. A teacher scale of 1 brings 99% of the teacher's margins within 1, for cosines.",
         f"Each row is one run, with seed {results.plan.seeds[0]}. Batches by topic differ in size: how many triplets a "
         "run sees in all is only about the same."
         + (f" Training never came above the model before it, on dev: {'; '.join(untrained)}." if untrained else ""),
@@ -181,7 +241,7 @@ def _notes(results: Results, found: dict[str, FirstSeed], reference: str, teache
 def _cost(teacher: dict[str, Any]) -> str:
     if not teacher["seconds"]:
         return "without their scores, whose cost is not known"
-    return "with their " + " and ".join(f"{what} ({seconds:.0f} s)" for what, seconds in teacher["seconds"].items())
+    return "with their " + " and ".join(f"{part} ({seconds:.0f} s)" for part, seconds in teacher["seconds"].items())
 
 
 def _origin(teacher: dict[str, Any]) -> str:
@@ -193,13 +253,13 @@ def _origin(teacher: dict[str, Any]) -> str:
     )
 
 
-def _worth(scores: dict[str, Scores], teacher: dict[str, Any]) -> str:
+def _worth(table: BaselineTable, teacher: float) -> str:
     """Whether the teacher is better than its students."""
-    students = {row.name: _mean(scores[row.name], MEASURE) for row in TEACHERS if row.name in scores}
-    ahead = [name for name, value in students.items() if value > teacher["test"]]
+    students = {system.name: table.rows[system].scores[MEASURE].mean for system in TEACHERS if system in table.rows}
+    ahead = [name for name, value in students.items() if value > teacher]
     if not ahead:
-        return f"The teacher ({teacher['test']:.3f} {MEASURE}) is better than any of its students."
-    return f"The teacher ({teacher['test']:.3f} {MEASURE}) does not beat its students: {'; '.join(ahead)} are ahead."
+        return f"The teacher ({teacher:.3f} {MEASURE}) is better than any of its students."
+    return f"The teacher ({teacher:.3f} {MEASURE}) does not beat its students: {'; '.join(ahead)} are ahead."
 
 
 def _published() -> Table:
@@ -225,25 +285,24 @@ def _published() -> Table:
     return Table("Published for MS MARCO, distilBERT", header, [Block(b, r) for b, r in blocks.items()], sources)
 
 
-def _said(model: str, numbers: dict[str, Any]) -> str:
-    reference, ours = numbers["reference"], numbers["distributed"]
-    word = "equivalent to" if ours["equivalent"] else "behind" if ours[MEASURE] < reference[MEASURE] else "ahead of"
-    best = numbers["best teacher"]
-    other = "" if best["name"] == reference["name"] else f"; the best with a teacher is {_named(best)}"
+def _summary(model: str, table: BaselineTable) -> str:
+    """How distributed targets compare with teachers, in a sentence."""
+    reference, ours = table.rows[table.reference].scores[MEASURE], table.rows[DISTRIBUTED].scores[MEASURE]
+    word = "equivalent to" if ours.equivalent else "behind" if ours.mean < reference.mean else "ahead of"
+    best = table.rows[table.best_teacher].scores[MEASURE]
+    other = f"; the best with a teacher is {table.best_teacher.name}, {best.mean:.3f}"
     return (
-        f"{model}: distributed targets reach {ours[MEASURE]:.3f} {MEASURE}, {word} the best TAS-B run "
-        f"({_named(reference)}){other}; BM25 {numbers['BM25'][MEASURE]:.3f}."
+        f"{model}: distributed targets reach {ours.mean:.3f} {MEASURE}, {word} the best TAS-B run "
+        f"({table.reference.name}, {reference.mean:.3f}){'' if table.best_teacher == table.reference else other}; "
+        f"BM25 {table.bm25[MEASURE].mean:.3f}."
     )
-
-
-def _named(row: dict[str, Any]) -> str:
-    return f"{row['name']}, {row[MEASURE]:.3f}"
 
 
 EXPERIMENT = Experiment(
     "baselines",
     "Table 4: beside teachers (MarginMSE, TAS-B), static margins and BM25.",
     tasks=_tasks,
+    findings=findings,
     draw=draw,
     compares=True,
 )

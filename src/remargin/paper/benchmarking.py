@@ -3,7 +3,7 @@
     remargin benchmark --model before=MINILM after=runs/x/best --data scifact cranfield --out zero-shot
 
 Every system ranks every collection in full; each query's scores are written as soon as they are there. The tables are
-made from those files alone, so that one that was stopped goes on where it was and published cells can be made again.
+made from those files alone: an interrupted measurement resumes, and published cells can be made again.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class _System:
     settings: Mapping[str, Any] = field(default_factory=lambda: {"index": "bm25"})
 
 
-class Found(TypedDict):
-    """What was found on one collection, beside the scores."""
+class Counted(TypedDict):
+    """What was counted on one collection, beside the scores; the fields of `Measured`."""
 
     judged: dict[str, float | None]
     documents: Count
@@ -79,7 +79,7 @@ class ScoresHeader(TypedDict):
     format: str
     settings: dict[str, Any]
     sha256: str
-    found: Found
+    found: Counted
 
 
 @dataclass(frozen=True)
@@ -160,29 +160,29 @@ def benchmark(
     with locked(out):
         remove_left(out, deep=True)
         saved = {} if overwrite else {one.path: _saved(one, skip_bad) for one in work}
-        found = {path: measured for path, measured in saved.items() if measured is not None}
+        done = {path: measured for path, measured in saved.items() if measured is not None}
         about = _about(systems, measure, bound, skip_bad)
         _write_json(out / SETTINGS, about)
-        for (part, split), of_part in itertools.groupby(work, key=lambda one: (one.part, one.column.split)):
-            waiting = [one for one in of_part if one.path not in found]
+        for (part, split), group in itertools.groupby(work, key=lambda one: (one.part, one.column.split)):
+            waiting = [one for one in group if one.path not in done]
             if waiting:
                 collection = Collection.load(part, split, skip_bad)  # once for all systems, and one at a time
-                found |= {one.path: _measure(one, collection, measures, say) for one in waiting}
+                done |= {one.path: _measure(one, collection, measures, say) for one in waiting}
         results: dict[str, dict[str, list[Measured]]] = {system.label: {} for system in systems}
         for one in work:
-            results[one.system.label].setdefault(one.column.name, []).append(found[one.path])
+            results[one.system.label].setdefault(one.column.name, []).append(done[one.path])
         tables = zero_shot_tables(results, columns, extra, measure, rows, row, bound)
         Section("zero-shot", "Zero-shot", tables=list(tables.values()), settings=about).save(out, overwrite=True)
         _write_json(out / SETTINGS, about | {"collections": _counts(results, all_columns)})
     return tables
 
 
-def _check_names(names: Sequence[str], what: str, flag: str) -> None:
+def _check_names(names: Sequence[str], kind: str, flag: str) -> None:
     if not names:
-        raise InputError(f"no {what} to measure", do=f"give {flag}")
+        raise InputError(f"no {kind} to measure", do=f"give {flag}")
     if BEST in names:
-        raise InputError(f"a {what} cannot be called {BEST!r}", do=f"name it otherwise: {flag} NAME=VALUE")
-    require_distinct(names, what, flag)
+        raise InputError(f"a {kind} cannot be called {BEST!r}", do=f"name it otherwise: {flag} NAME=VALUE")
+    require_distinct(names, kind, flag)
 
 
 def _reference(rows: Sequence[PublishedRow], columns: Sequence[Column], name: str | None) -> PublishedRow | None:
@@ -223,9 +223,9 @@ def _plan(
     """All that is to be measured, collection by collection."""
     for column in columns:
         for part, stem in zip(column.parts, stems(column), strict=True):
-            of_data = {"judgments": judgments[part, column.split], "split": column.split}
+            asked = {"judgments": judgments[part, column.split], "split": column.split}
             for system in systems:
-                settings = {**system.settings, **of_data, "measures": measures, "depth": DEPTH}
+                settings = {**system.settings, **asked, "measures": measures, "depth": DEPTH}
                 yield _Work(system, column, part, out / file_name(system.label) / stem, settings)
 
 
@@ -259,7 +259,7 @@ def _measure(work: _Work, collection: Collection, measures: list[str], say: Call
     scores, about = _beside(work.path, ".csv"), _beside(work.path, ".json")
     about.unlink(missing_ok=True)
     evaluation.save(scores, overwrite=True)
-    found: Found = {
+    counted: Counted = {
         "judged": {name: None if math.isnan(share) else share for name, share in evaluation.judged.items()},
         "documents": len(collection.documents),
         "queries": len(collection.queries),
@@ -267,11 +267,11 @@ def _measure(work: _Work, collection: Collection, measures: list[str], say: Call
         "self_matches": len(collection.self_matches),
         "missing": len(evaluation.missing),
     }
-    header = {"format": FORMAT, "settings": work.settings, "sha256": sha256(scores), "found": found}
+    header = {"format": FORMAT, "settings": work.settings, "sha256": sha256(scores), "found": counted}
     write_header(about, header)
     seconds = time.perf_counter() - started
     say(f"{work.path.name}, {work.system.label}: {measures[0]} {evaluation.means[measures[0]]:.3f}, {seconds:.0f} s")
-    return Measured(read_query_scores(scores), **found)  # as it will be read next time: with six digits
+    return Measured(read_query_scores(scores), **counted)  # as it will be read next time: with six digits
 
 
 def _about(systems: Sequence[_System], measure: str, bound: float, skip_bad: bool) -> dict[str, Any]:

@@ -3,16 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from dataclasses import dataclass
 from statistics import fmean
 
 from remargin.evaluation.comparison import ComparedRun, Scores, compare_scores
 from remargin.paper.systems import PAPER
 from remargin.study.results import MEASURE, RECALL
-from remargin.study.systems import Choice, System
+from remargin.study.systems import System
 
 BOUND = 0.05  # the paper's: differences below it do not matter
 PAPER_NAMES = {row.name for row in PAPER}
 Compared = dict[str, dict[str, ComparedRun]]  # by measure and row
+
+
+@dataclass(frozen=True)
+class RowScore:
+    """The mean of a measure in a row of tables 3 and 4, and how the row compares with the reference.
+
+    Attributes:
+        mean: over queries and seeds.
+        equivalent: whether the row is statistically equivalent to the reference.
+        better: whether it is significantly better.
+        reference: whether it is the reference itself: the best of the paper's targets, or the best TAS-B run.
+        deviation: the standard deviation over seeds, if there are several.
+    """
+
+    mean: float
+    equivalent: bool = False
+    better: bool = False
+    reference: bool = False
+    deviation: float | None = None
+
+
+def row_score(compared: ComparedRun, mean: float, deviation: float | None = None) -> RowScore:
+    """The score of a row that was compared with the reference."""
+    difference = compared.difference
+    return RowScore(
+        mean,
+        equivalent=compared.equivalent,
+        better=difference is not None and difference.different and difference.mean.mean > 0,
+        reference=difference is None,
+        deviation=deviation,
+    )
 
 
 def compare_in_groups(scores: dict[str, Scores], reference: str | None = None) -> Compared:
@@ -20,23 +52,26 @@ def compare_in_groups(scores: dict[str, Scores], reference: str | None = None) -
 
     So what the paper leaves out does not make its own tests stricter.
     """
-    groups = [[name for name in scores if (name in PAPER_NAMES) == of_paper] for of_paper in (True, False)]
-    found: Compared = {}
+    groups = [[name for name in scores if (name in PAPER_NAMES) == in_paper] for in_paper in (True, False)]
+    compared: Compared = {}
     for measure in (MEASURE, RECALL):
         means = {name: fmean(scores[name][measure].values()) for name in groups[0]}
         best = reference or max(means, key=means.__getitem__)
-        found[measure] = {}
+        compared[measure] = {}
         for group in filter(None, groups):
-            of_measure = {name: {measure: scores[name][measure]} for name in dict.fromkeys([best, *group])}
-            compared = compare_scores(of_measure, reference=best, bound=BOUND, samples=1)  # Fisher's test is not shown
-            found[measure] |= {row.run: row for row in compared.rows}
-    return found
+            values = {name: {measure: scores[name][measure]} for name in dict.fromkeys([best, *group])}
+            comparison = compare_scores(values, reference=best, bound=BOUND, samples=1)  # Fisher's test is not shown
+            compared[measure] |= {row.run: row for row in comparison.rows}
+    return compared
 
 
-def chosen_text(chosen: Choice) -> str:
-    """What dev chose, for people."""
-    value = f"{chosen.system.tuned} {chosen.tuned_to:g}, " if chosen.system.tuned else ""
-    return f"{value}rate {chosen.spec.rate:g}"
+def chosen_text(system: System, tuned_to: float | None, rate: float) -> str:
+    """What dev chose for a system, for people.
+
+    >>> chosen_text(PAPER[0], 0.3, 1e-4)
+    'margin 0.3, rate 0.0001'
+    """
+    return f"{system.tuned} {tuned_to:g}, rate {rate:g}" if system.tuned else f"rate {rate:g}"
 
 
 def time_text(seconds: float) -> str:
@@ -50,7 +85,7 @@ def time_text(seconds: float) -> str:
     return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02} h"
 
 
-def not_trained(model: str, rows: Iterable[System], found: Container[str]) -> list[str]:
-    """A line on the rows that a backbone lacks, if any."""
-    lacking = [row.name for row in rows if row.name not in found]
+def not_trained(model: str, systems: Iterable[System], trained: Container[System]) -> list[str]:
+    """A line on the systems that a backbone lacks, if any."""
+    lacking = [system.name for system in systems if system not in trained]
     return [f"Not trained for {model}: {'; '.join(lacking)}."] if lacking else []

@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED
 from remargin.report.figures import LineFigure, Panel, Series
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
-from remargin.study.outcome import Outcome
 from remargin.study.plan import Plan
 from remargin.study.results import HITS, MEASURE, Result, Results
 from remargin.study.specs import RunSpec
 from remargin.study.systems import Choice, System, choose, declare
 from remargin.study.tasks import Task
 
-Curves = dict[tuple[str, str, int], Result]  # by model, row and batch size
+Systems = tuple[System, ...]
 
 
-def curves(name: str, title: str, about: str, systems: tuple[System, ...]) -> Experiment:
+@dataclass(frozen=True)
+class Maximum:
+    """The highest validation of a training run by one measure.
+
+    Attributes:
+        highest: its value.
+        at: after which share of training.
+        validation: the number of the validation, from 1.
+        triplets: how many had been seen.
+        last: the value of the last validation.
+    """
+
+    highest: float
+    at: float
+    validation: int
+    triplets: int
+    last: float
+
+
+Maxima = Mapping[System, Mapping[int, Mapping[str, Maximum]]]  # by system, batch size and measure
+
+
+def curves(name: str, title: str, about: str, systems: Systems) -> Experiment[Mapping[str, Maxima]]:
     """The experiment that shows some systems over training."""
-    return Experiment(name, about, partial(_tasks, systems), partial(_draw, systems, name, title))
+    return Experiment(
+        name,
+        about,
+        tasks=partial(_tasks, systems),
+        findings=partial(_findings, systems),
+        draw=partial(_draw, systems, name, title),
+    )
 
 
-def _tasks(systems: tuple[System, ...], results: Results) -> Iterator[Task]:
+def _tasks(systems: Systems, results: Results) -> Iterator[Task]:
     for model in results.models:
         for system in systems:
             choice = declare(results, model, system)
@@ -44,86 +70,93 @@ def _sizes(plan: Plan) -> list[int]:
     return sorted({plan.other_batch_size, plan.batch_size})
 
 
-def _draw(rows: tuple[System, ...], name: str, title: str, results: Results) -> Outcome:
+def _runs(results: Results, model: str, system: System) -> dict[int, Result]:
+    """The training runs of a system, by batch size."""
+    specs = _specs(results.plan, choose(results, model, system))
+    return {size: results.run(spec) for size, spec in specs.items()}
+
+
+def _findings(systems: Systems, results: Results) -> Mapping[str, Maxima]:
+    def maxima(model: str) -> Maxima:
+        return {
+            system: {size: _maxima(result, size) for size, result in _runs(results, model, system).items()}
+            for system in systems
+        }
+
+    return results.of_models(maxima)
+
+
+def _maxima(result: Result, size: int) -> dict[str, Maximum]:
+    maxima = {}
+    for measure in (MEASURE, HITS):
+        values = [validation[measure] for _, validation in result.trained]
+        place = values.index(max(values))
+        step, _ = result.trained[place]
+        maxima[measure] = Maximum(values[place], step / result.steps, place + 1, step * size, values[-1])
+    return maxima
+
+
+def _draw(systems: Systems, name: str, title: str, results: Results, findings: Mapping[str, Maxima]) -> Section:
+    plan, sizes = results.plan, _sizes(results.plan)
+    table, figure = _table(findings, plan), _figure(results, list(findings), systems, name, title)
+    shares = [
+        maxima[MEASURE].at
+        for by_system in findings.values()
+        for by_size in by_system.values()
+        for maxima in by_size.values()
+    ]
+    first, last = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    summary = [f"{MEASURE} is highest after {first if first == last else f'{first} to {last}'} of training."]
+    settings = {"batch sizes": sizes, "triplets": plan.triplets, "validated every": plan.validate_every}
+    return Section(name, title, summary, [table], [figure], settings, [])
+
+
+def _table(findings: Mapping[str, Maxima], plan: Plan) -> Table:
+    rows = [
+        [
+            Cell(model),
+            Cell(system.name),
+            Cell(str(size)),
+            number(maxima[MEASURE].highest),
+            number(maxima[MEASURE].at, 2),
+            number(maxima[MEASURE].last),
+            number(maxima[HITS].highest),
+            number(maxima[HITS].at, 2),
+        ]
+        for model, by_system in findings.items()
+        for system, by_size in by_system.items()
+        for size, maxima in by_size.items()
+    ]
+    header = ["model", "target", "batch", MEASURE, "reached after", "at the end", HITS, "reached after "]
+    notes = ["Reached after: the share of training at which the highest validation was seen."]
+    if len({plan.rate_for(1.0, size) for size in _sizes(plan)}) > 1:
+        notes.append("Learning rates are divided by the batch size, as the paper's.")
+    return Table("Maxima", header, [Block("", rows)], notes)
+
+
+def _figure(results: Results, models: list[str], systems: Systems, name: str, title: str) -> LineFigure:
+    """One system: a column for each batch size, as the paper has it. Several systems: a column for each."""
+    runs = {(model, system): _runs(results, model, system) for model in models for system in systems}
     sizes = _sizes(results.plan)
-    found = results.of_models(lambda model: _runs(results, model, rows))
-    models = list(found)
-    curves = {(model, *which): result for model, runs in found.items() for which, result in runs.items()}
-    # One row: a column for each batch size, as the paper has it; several rows: a column for each.
-    columns = [(row.name, sizes) for row in rows] if len(rows) > 1 else [(rows[0].name, [size]) for size in sizes]
-    figure = LineFigure(
+    columns = [(system, sizes) for system in systems] if len(systems) > 1 else [(systems[0], [size]) for size in sizes]
+
+    def panel(system: System, sizes: list[int], measure: str) -> Panel:
+        series = []
+        for model in models:
+            for size in sizes:
+                curve = runs[model, system][size].trained
+                label = ", ".join(([model] if len(models) > 1 else []) + [f"B = {size}"])
+                seen = [step * size for step, _ in curve]
+                series.append(Series(label, seen, [values[measure] for _, values in curve]))
+        heading = system.name if len(sizes) > 1 else f"{system.name}, B = {sizes[0]}"
+        return Panel(heading, "triplets seen", measure, series, mark_maxima=True)
+
+    return LineFigure(
         name,
         f"{title} over training",
         f"{results.name}, dev: BM25's documents re-ranked. Dots mark maxima.",
-        [[_panel(curves, models, row, of, measure) for row, of in columns] for measure in (MEASURE, HITS)],
+        [[panel(system, sizes, measure) for system, sizes in columns] for measure in (MEASURE, HITS)],
     )
-    cells: list[list[Cell]] = []
-    numbers: dict[str, Any] = {}
-    for (model, target, size), result in curves.items():
-        maxima = _numbers(result, size)
-        numbers.setdefault(model, {}).setdefault(target, {})[str(size)] = maxima
-        cells.append(
-            [
-                Cell(model),
-                Cell(target),
-                Cell(str(size)),
-                number(maxima[MEASURE]["highest"]),
-                number(maxima[MEASURE]["at"], 2),
-                number(maxima[MEASURE]["last"]),
-                number(maxima[HITS]["highest"]),
-                number(maxima[HITS]["at"], 2),
-            ]
-        )
-    header = ["model", "target", "batch", MEASURE, "reached after", "at the end", HITS, "reached after "]
-    notes = ["Reached after: the share of training at which the highest validation was seen."]
-    if results.plan.rate_for(1.0, sizes[0]) != results.plan.rate_for(1.0, sizes[-1]):
-        notes.append("Learning rates are divided by the batch size, as the paper's.")
-    table = Table("Maxima", header, [Block("", cells)], notes)
-    summary = [_said(numbers)]
-    settings = {"batch sizes": sizes, "triplets": results.plan.triplets, "validated every": results.plan.validate_every}
-    return Outcome(Section(name, title, summary, [table], [figure], settings, []), numbers)
-
-
-def _runs(results: Results, model: str, systems: tuple[System, ...]) -> dict[tuple[str, int], Result]:
-    return {
-        (system.name, size): results.run(spec)
-        for system in systems
-        for size, spec in _specs(results.plan, choose(results, model, system)).items()
-    }
-
-
-def _panel(curves: Curves, models: list[str], row: str, sizes: list[int], measure: str) -> Panel:
-    series = []
-    for model in models:
-        for size in sizes:
-            curve = curves[model, row, size].trained
-            seen = [step * size for step, _ in curve]
-            label = ", ".join(([model] if len(models) > 1 else []) + [f"B = {size}"])
-            series.append(Series(label, seen, [values[measure] for _, values in curve]))
-    title = row if len(sizes) > 1 else f"{row}, B = {sizes[0]}"
-    return Panel(title, "triplets seen", measure, series, mark_maxima=True)
-
-
-def _numbers(result: Result, size: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for measure in (MEASURE, HITS):
-        values = [of_step[measure] for _, of_step in result.trained]
-        place = values.index(max(values))
-        step, _ = result.trained[place]
-        found[measure] = {
-            "highest": values[place],
-            "at": step / result.steps,
-            "validation": place + 1,
-            "triplets": step * size,
-            "last": values[-1],
-        }
-    return found
-
-
-def _said(numbers: dict[str, Any]) -> str:
-    shares = [found[MEASURE]["at"] for rows in numbers.values() for sizes in rows.values() for found in sizes.values()]
-    first, last = f"{min(shares):.0%}", f"{max(shares):.0%}"
-    return f"{MEASURE} is highest after {first if first == last else f'{first} to {last}'} of training."
 
 
 ADAPTIVE_MARGINS = curves(

@@ -1,6 +1,11 @@
-"""The paper's tables and figures, in the paper's order. To add one, write its file and add it here."""
+"""The paper's tables and figures, in the paper's order.
+
+To add one, write its file, with tasks, findings and draw, and add a line here.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from remargin.paper import (
     baselines,
@@ -15,7 +20,7 @@ from remargin.paper import (
 )
 from remargin.study.experiment import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {
+EXPERIMENTS: dict[str, Experiment[Any]] = {
     experiment.name: experiment
     for experiment in (
         loss_geometry.EXPERIMENT,

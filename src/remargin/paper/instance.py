@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypedDict
 
@@ -12,7 +12,6 @@ from remargin.model.encoder import BiEncoder
 from remargin.paper.systems import DISTRIBUTED
 from remargin.report.sections import Section
 from remargin.study.experiment import Experiment
-from remargin.study.outcome import Outcome
 from remargin.study.results import Results
 from remargin.study.specs import RunSpec
 from remargin.study.study import Study
@@ -85,18 +84,18 @@ def _tasks(results: Results) -> Iterator[Task]:
         yield Inspect(choice.spec, choice.settled)
 
 
-def draw(results: Results) -> Outcome:
+def findings(results: Results) -> Mapping[str, Instance]:
     """The first query of the first batch, for each backbone."""
-    tables, numbers = [], {}
-    for model, found in results.of_models(lambda model: _instance(results, model)).items():
-        tables.append(instance_table(found, f"{model}: query {found.query.id}"))
-        numbers[model] = {
-            p.role: {"relevance": p.relevance, "target": p.target, "loss": p.loss} for p in found.passages
-        }
+    return results.of_models(lambda model: _instance(results, model))
+
+
+def draw(results: Results, findings: Mapping[str, Instance]) -> Section:
+    """A table for each backbone."""
+    tables = [instance_table(instance, f"{model}: query {instance.query.id}") for model, instance in findings.items()]
     summary = [
         "The less a negative resembles the positive, the lower its target: the smaller is the margin that is asked for."
     ]
-    return Outcome(Section("instance", "A training instance", summary, tables, [], {"batch": 0}, []), numbers)
+    return Section("instance", "A training instance", summary, tables, [], {"batch": 0}, [])
 
 
 def _instance(results: Results, model: str) -> Instance:
@@ -114,5 +113,6 @@ EXPERIMENT = Experiment(
     "instance",
     "Table 2: a query, its positive, and negatives with high, middle and low targets.",
     tasks=_tasks,
+    findings=findings,
     draw=draw,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,7 +14,6 @@ from remargin.report.figures import Arrow, Circle, CirclePanel
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
-from remargin.study.outcome import Outcome
 from remargin.study.results import Results
 
 # The angles of the paper's figure.
@@ -27,17 +27,30 @@ LOSSES: dict[str, MarginLoss] = {
 }
 
 
-def draw(results: Results | None = None) -> Outcome:
-    """Needs no data: a query, a positive and three negatives on the unit circle."""
-    panels, rows, numbers = [], [], {}
-    for name, loss in LOSSES.items():
-        pulls = negative_pulls(loss, NEGATIVES)
-        rests = {label: resting_angle(loss, label) for label in NEGATIVES}
-        arrows = [Arrow(label, NEGATIVES[label], pull=pull) for label, pull in pulls.items()]
-        points = {"q": QUERY, "d+": POSITIVE, **NEGATIVES}
-        panels.append(CirclePanel(name, points, arrows, rests))
-        rows.append([Cell(name), *(number(pulls[label]) for label in NEGATIVES)])
-        numbers[name] = {"pulls": pulls, "rests": rests}
+@dataclass(frozen=True)
+class Geometry:
+    """What a loss does to each negative: how strongly it pulls, and at which angle the negative comes to rest."""
+
+    pulls: Mapping[str, float]
+    rests: Mapping[str, float]
+
+
+def findings(results: Results | None = None) -> Mapping[str, Geometry]:
+    """The geometry of each loss. Needs no results: a query, a positive and three negatives on the unit circle."""
+    return {
+        name: Geometry(negative_pulls(loss, NEGATIVES), {label: resting_angle(loss, label) for label in NEGATIVES})
+        for name, loss in LOSSES.items()
+    }
+
+
+def draw(results: Results | None, findings: Mapping[str, Geometry]) -> Section:
+    """Arrows on the unit circle, and the pulls as a table."""
+    points = {"q": QUERY, "d+": POSITIVE, **NEGATIVES}
+    panels, rows = [], []
+    for name, geometry in findings.items():
+        arrows = [Arrow(label, NEGATIVES[label], pull=pull) for label, pull in geometry.pulls.items()]
+        panels.append(CirclePanel(name, points, arrows, dict(geometry.rests)))
+        rows.append([Cell(name), *(number(geometry.pulls[label]) for label in NEGATIVES)])
     caption = (
         "A query, a positive and three negatives of one batch on the unit circle. An arrow is the negative gradient of "
         "the loss along the circle, to scale; a green dot is where that negative would come to rest if only it moved."
@@ -53,8 +66,7 @@ def draw(results: Results | None = None) -> Outcome:
         "A static target pushes every negative towards the same distance from the query. Adaptive targets ask less of "
         "a negative that is unlike the positive. Distributed targets hold a margin against all negatives' targets."
     ]
-    section = Section("loss-geometry", "Loss geometry", summary, [table], [figure], {"angles": NEGATIVES}, [])
-    return Outcome(section, numbers)
+    return Section("loss-geometry", "Loss geometry", summary, [table], [figure], {"angles": NEGATIVES}, [])
 
 
 def negative_pulls(loss: MarginLoss, negatives: Mapping[str, float]) -> dict[str, float]:
@@ -96,6 +108,7 @@ EXPERIMENT = Experiment(
     "loss-geometry",
     "Figure 2: where each target pulls negatives, from real gradients. Needs no data.",
     tasks=lambda results: (),
+    findings=findings,
     draw=draw,
     needs_results=False,
 )

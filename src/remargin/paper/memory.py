@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -19,7 +19,6 @@ from remargin.report.tables import Block, Cell, Table, number
 from remargin.study.columns import file_name
 from remargin.study.experiment import Experiment
 from remargin.study.hardware import hardware, peak_memory
-from remargin.study.outcome import Outcome
 from remargin.study.results import Results
 from remargin.study.study import Study
 from remargin.study.tasks import Task
@@ -28,10 +27,11 @@ from remargin.training.settings import FitSettings
 
 FORMAT = "remargin-memory-1"
 STEPS = 5
+FULL, MIXED, EIGHT_BIT = "32", "bf16", "bf16, 8-bit states"
 WAYS: dict[str, dict[str, Any]] = {
-    "32": {"precision": "32"},
-    "bf16": {"precision": "bf16"},
-    "bf16, 8-bit states": {"precision": "bf16", "eight_bit": True},
+    FULL: {"precision": "32"},
+    MIXED: {"precision": "bf16"},
+    EIGHT_BIT: {"precision": "bf16", "eight_bit": True},
 }
 
 
@@ -42,6 +42,24 @@ class MemoryHeader(TypedDict):
     hardware: str | None
     bytes: Annotated[dict[str, Count | None], Check("of the known ways", lambda sizes: {*sizes} == {*WAYS})]
     reasons: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """The most memory in use by each way of `WAYS`; None, and a reason, where it could not be measured.
+
+    >>> PeakMemory("a GPU", {FULL: 100, MIXED: None, EIGHT_BIT: 50}).share(EIGHT_BIT)
+    0.5
+    """
+
+    hardware: str | None
+    bytes: Mapping[str, int | None]
+    reasons: Mapping[str, str | None] = field(default_factory=dict)
+
+    def share(self, way: str) -> float | None:
+        """The share of the memory of full precision; None where one of the two could not be measured."""
+        size, full = self.bytes[way], self.bytes[FULL]
+        return None if size is None or not full else size / full
 
 
 @dataclass(frozen=True)
@@ -64,7 +82,7 @@ class MeasureMemory:
         if not results.files.has(path):
             return False
         before = _read(results, self.model)
-        complete = before["hardware"] and not any(before["reasons"].values())
+        complete = before.hardware and not any(before.reasons.values())
         return bool(complete) or not torch.cuda.is_available()
 
     def is_ready(self, results: Results) -> bool:
@@ -102,33 +120,35 @@ def _tasks(results: Results) -> Iterator[Task]:
         yield MeasureMemory(model, results.plan.batch_size)
 
 
-def draw(results: Results) -> Outcome:
+def findings(results: Results) -> Mapping[str, PeakMemory]:
+    """What was measured for each backbone."""
+    return results.of_models(lambda model: _read(results, model))
+
+
+def draw(results: Results, findings: Mapping[str, PeakMemory]) -> Section:
     """The most memory in use during a few steps, for each backbone."""
-    rows: list[list[Cell]] = []
-    reasons: list[str] = []
-    numbers: dict[str, Any] = {}
-    measured = results.of_models(lambda model: _read(results, model))
-    for model, found in measured.items():
-        reasons += [f"{model}, {reason}" for reason in found["reasons"].values() if reason]
-        numbers[model] = {way: size for way, size in found["bytes"].items() if size is not None}
-        full = found["bytes"]["32"]
-        for way, size in found["bytes"].items():
-            share = None if size is None or full is None else size / full
-            rows.append([Cell(model), Cell(way), number(None if size is None else size / 2**30, 2), number(share, 2)])
-    notes = [f"{STEPS} steps of {results.plan.batch_size} triplets, distributed targets, {_where(measured)}."]
+    rows = [
+        [Cell(model), Cell(way), number(None if size is None else size / 2**30, 2), number(peak.share(way), 2)]
+        for model, peak in findings.items()
+        for way, size in peak.bytes.items()
+    ]
+    reasons = [f"{model}, {reason}" for model, peak in findings.items() for reason in peak.reasons.values() if reason]
+    notes = [f"{STEPS} steps of {results.plan.batch_size} triplets, distributed targets, {_where(findings)}."]
     table = Table("Peak memory", ["model", "precision", "GiB", "of full precision"], [Block("", rows)], notes + reasons)
-    shares = [size / of["32"] for of in numbers.values() if "32" in of for way, size in of.items() if way != "32"]
+    shares = [
+        share for peak in findings.values() for way in WAYS if way != FULL and (share := peak.share(way)) is not None
+    ]
     summary = ["Memory is only measured on a GPU."]
     if shares:
         summary = [
             f"Mixed precision takes {min(shares):.0%} to {max(shares):.0%} of the memory of full precision here."
         ]
-    return Outcome(Section("memory", "Memory", summary, [table], [], {"steps": STEPS}, []), numbers)
+    return Section("memory", "Memory", summary, [table], [], {"steps": STEPS}, [])
 
 
-def _where(measured: dict[str, dict[str, Any]]) -> str:
+def _where(findings: Mapping[str, PeakMemory]) -> str:
     """The hardware; of each backbone, where it was not the same."""
-    places = {model: found["hardware"] or "no GPU" for model, found in measured.items()}
+    places = {model: peak.hardware or "no GPU" for model, peak in findings.items()}
     if len(set(places.values())) == 1:
         return next(iter(places.values()))
     return ", ".join(f"{model} on {place}" for model, place in places.items())
@@ -138,16 +158,18 @@ def _path(results: Results, model: str) -> Path:
     return results.folder(f"memory-{file_name(model)}") / "memory.json"
 
 
-def _read(results: Results, model: str) -> dict[str, Any]:
+def _read(results: Results, model: str) -> PeakMemory:
     path = _path(results, model)
     if not results.files.has(path):
         raise results.not_trained(f"the memory of {model}", model)
-    return dict(results.files.header(path, MemoryHeader, FORMAT, f"delete {path.parent} and go on"))
+    header = results.files.header(path, MemoryHeader, FORMAT, f"delete {path.parent} and go on")
+    return PeakMemory(header["hardware"], header["bytes"], header["reasons"])
 
 
 EXPERIMENT = Experiment(
     "memory",
     "The set-up's claim: what mixed precision and 8-bit states save.",
     tasks=_tasks,
+    findings=findings,
     draw=draw,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +9,13 @@ from remargin.errors import InputError
 from remargin.files.atomic import refuse_existing
 from remargin.paper.claims.table import claims
 from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.findings import Findings
 from remargin.paper.running import CLAIMS
 from remargin.report.collect import sections_in, studies_in
 from remargin.report.page import write_page
 from remargin.report.sections import Section
 from remargin.study.files import is_packed
-from remargin.study.results import NotTrained, Results
+from remargin.study.results import Results
 
 
 def report(
@@ -56,12 +56,11 @@ def _sections(folder: Path, named: bool) -> list[Section]:
 
 def draw_packed(results: Results) -> dict[str, Section]:
     """Every section that a packed study has the results for, and the verdicts on the claims."""
-    outcomes = {}
-    for name, experiment in EXPERIMENTS.items():
-        try:
-            outcomes[name] = experiment.draw(results)
-        except NotTrained:
-            continue
-    numbers = {name: outcome.numbers for name, outcome in outcomes.items()}
-    verdicts = claims(json.loads(json.dumps(numbers, sort_keys=True)))  # as numbers.json has them
-    return {name: outcome.section for name, outcome in {**outcomes, CLAIMS: verdicts}.items()}
+    findings = Findings()
+    findings.add_all(EXPERIMENTS.values(), results)
+    sections = {
+        name: experiment.draw(results, findings[experiment])
+        for name, experiment in EXPERIMENTS.items()
+        if experiment in findings
+    }
+    return {**sections, CLAIMS: claims(findings)}

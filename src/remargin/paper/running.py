@@ -9,8 +9,10 @@ from typing import Any
 
 from remargin.errors import InputError
 from remargin.files.atomic import locked
-from remargin.paper.claims.table import claims
+from remargin.paper.claims.claim import Verdict
+from remargin.paper.claims.table import check_claims, claims
 from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.findings import Findings
 from remargin.paper.released import released_loss
 from remargin.progress import tell
 from remargin.report.page import write_page
@@ -18,7 +20,6 @@ from remargin.report.sections import FILE, Section
 from remargin.study.experiment import Experiment, declared_by
 from remargin.study.header import FILE as STUDY
 from remargin.study.header import planned_before, require_own_folder
-from remargin.study.outcome import all_numbers
 from remargin.study.plan import Plan
 from remargin.study.results import NotTrained, Results
 from remargin.study.scheduler import Schedule, schedule, work_through
@@ -80,7 +81,7 @@ def reproduce(
     out, names = Path(out), experiment_names(experiments)
     if data is None and not (out / STUDY).exists() and names and not any(EXPERIMENTS[n].needs_results for n in names):
         require_own_folder(out)
-        sections = [EXPERIMENTS[name].draw(None).save(out / name) for name in names]
+        sections = [EXPERIMENTS[name].section(None).save(out / name, overwrite=True) for name in names]
         return Reproduced(sections, _page(out, "The paper's experiments"))
     if data is None:
         require_study(out)
@@ -153,30 +154,43 @@ def run_experiments(study: Study, names: Sequence[str]) -> list[Path]:
 def draw_experiments(results: Results, names: Sequence[str]) -> list[Path]:
     """Draw some experiments, then the verdicts on the claims; returns the folders of their sections.
 
-    Experiments that lack runs are left out if any other can be drawn. Verdicts come from all numbers in the folder.
+    Experiments that lack runs are left out if any other can be drawn. Verdicts come from all results of the study.
     """
     with locked(results.out):
         return _drawn(results, names)
 
 
 def _drawn(results: Results, names: Sequence[str]) -> list[Path]:
-    folders: list[Path] = []
+    findings, folders = Findings(), list[Path]()
     lacking: NotTrained | None = None
     for experiment in _experiments(names):
-        if experiment.name == "zero-shot" and not results.columns:
-            results.say("zero-shot: no other collections were named, so it is left out")
-            continue
         try:
-            folders.append(experiment.draw(results).save(results.out / experiment.name))
+            findings[experiment] = experiment.findings(results)
         except NotTrained as error:
             lacking = error
             results.say(f"{experiment.name} is left out: {error.problem}")
+        else:
+            section = experiment.draw(results, findings[experiment])
+            folders.append(section.save(results.out / experiment.name, overwrite=True))
     if lacking and not folders:
         raise lacking
-    if not names and not sections_of(results.out):
+    _add_others(findings, results)
+    if not findings:
         raise InputError("has no experiments yet", file=results.out, do="make some: `remargin reproduce NAME`")
-    numbers = {name: values for name, values in all_numbers(results.out).items() if name in EXPERIMENTS}
-    return [*folders, claims(numbers).save(results.out / CLAIMS)]
+    return [*folders, claims(findings).save(results.out / CLAIMS, overwrite=True)]
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """The verdict on each claim, from all results of a study."""
+    findings = Findings()
+    _add_others(findings, results)
+    return check_claims(findings)
+
+
+def _add_others(findings: Findings, results: Results) -> None:
+    """Add what else claims can be checked against, without a message about each backbone and run that is missing."""
+    quiet = Results(results.out, results.header, lambda line: None, results.files, results.at_hand)
+    findings.add_all((experiment for experiment in EXPERIMENTS.values() if experiment.needs_results), quiet)
 
 
 def experiment_names(given: str | Sequence[str]) -> list[str]:
@@ -195,7 +209,7 @@ def experiment_names(given: str | Sequence[str]) -> list[str]:
     return names
 
 
-def _experiments(names: Sequence[str]) -> list[Experiment]:
+def _experiments(names: Sequence[str]) -> list[Experiment[Any]]:
     return [EXPERIMENTS[name] for name in names]
 
 

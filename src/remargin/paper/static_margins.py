@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from remargin.paper.systems import WITH, WITHOUT
@@ -10,12 +11,52 @@ from remargin.report.figures import LineFigure, Panel, Series
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
-from remargin.study.outcome import Outcome
 from remargin.study.results import HITS, MEASURE, Results
-from remargin.study.systems import STATIC, STATIC_IN_BATCH, UNTUNED_MARGIN, Sweep, sweep, sweep_runs
+from remargin.study.systems import STATIC, STATIC_IN_BATCH, UNTUNED_MARGIN, Sweep, System, sweep, sweep_runs
 from remargin.study.tasks import Task
 
 KINDS = {WITHOUT: STATIC, WITH: STATIC_IN_BATCH}
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The highest validation of a sweep by one measure, and the margins that reach it: several where they are level."""
+
+    value: float
+    margins: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class MarginSweep:
+    """A sweep over the static margin.
+
+    Attributes:
+        peaks: by measure, nDCG@10 and Hits@100.
+        untuned: nDCG@10 with a margin of 1.0; None if that is not among the margins.
+        seconds: the training time of the whole sweep.
+    """
+
+    peaks: Mapping[str, Peak]
+    untuned: float | None
+    seconds: float
+
+    @property
+    def gain(self) -> float | None:
+        """How much nDCG@10 the best margin gains over 1.0."""
+        return None if self.untuned is None else self.peaks[MEASURE].value - self.untuned
+
+
+@dataclass(frozen=True)
+class StaticMargins:
+    """The two sweeps of a backbone."""
+
+    with_in_batch: MarginSweep
+    without_in_batch: MarginSweep
+
+    @property
+    def by_kind(self) -> dict[str, MarginSweep]:
+        """The sweeps by what the table calls them, in its order."""
+        return {WITHOUT: self.without_in_batch, WITH: self.with_in_batch}
 
 
 def _tasks(results: Results) -> Iterator[Task]:
@@ -24,51 +65,77 @@ def _tasks(results: Results) -> Iterator[Task]:
             yield from sweep_runs(results, model, system)
 
 
-def draw(results: Results) -> Outcome:
-    """A sweep for each backbone, all on the same triplets."""
-    found = results.of_models(lambda model: {kind: sweep(results, model, system) for kind, system in KINDS.items()})
-    sweeps = {(model, kind): swept for model, kinds in found.items() for kind, swept in kinds.items()}
-    panels = [[_panel(sweeps, list(found), kind, measure) for kind in KINDS] for measure in (MEASURE, HITS)]
-    below = "" if all(panel.floor is None for row in panels for panel in row) else " Arrows: collapsed, below the axis."
-    figure = LineFigure(
-        "static-margins",
-        "Effectiveness over the static margin",
-        f"{results.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.{below}",
-        panels,
-    )
-    rows: list[list[Cell]] = []
-    numbers: dict[str, Any] = {}
-    for (model, kind), swept in sweeps.items():
-        best = {measure: swept.maxima(measure) for measure in (MEASURE, HITS)}
-        at = dict(swept.values(MEASURE))
-        untuned = at.get(UNTUNED_MARGIN)
-        numbers.setdefault(model, {})[kind] = _numbers(swept, best)
-        rows.append(
-            [
-                Cell(model),
-                Cell(kind),
-                _margins(best[MEASURE]),
-                number(max(at.values())),
-                number(untuned),
-                number(None if untuned is None else max(at.values()) - untuned),
-                _margins(best[HITS]),
-                number(swept.seconds, 0),
-            ]
+def findings(results: Results) -> Mapping[str, StaticMargins]:
+    """The best margins of each backbone, all from sweeps over the same triplets."""
+    return results.of_models(
+        lambda model: StaticMargins(
+            with_in_batch=_margin_sweep(results, model, STATIC_IN_BATCH),
+            without_in_batch=_margin_sweep(results, model, STATIC),
         )
-    table = Table(
-        "The best static margin",
-        ["model", "negatives", "best margin", MEASURE, "at 1.0", "gain", f"best for {HITS}", "seconds"],
-        [Block("", rows)],
-        [f"{HITS} is what the paper calls Hits@100. Seconds are those of the whole sweep."],
     )
-    gains = [gain for of_model in numbers.values() for of in of_model.values() if (gain := of["gain"]) is not None]
+
+
+def _margin_sweep(results: Results, model: str, system: System) -> MarginSweep:
+    swept = sweep(results, model, system)
+    peaks = {
+        measure: Peak(max(value for _, value in swept.values(measure)), tuple(swept.maxima(measure)))
+        for measure in (MEASURE, HITS)
+    }
+    return MarginSweep(peaks, dict(swept.values(MEASURE)).get(UNTUNED_MARGIN), swept.seconds)
+
+
+def draw(results: Results, findings: Mapping[str, StaticMargins]) -> Section:
+    """The best margins as a table, and both measures over the margin as a figure."""
+    figure, table = _figure(results, list(findings)), _table(findings)
+    gains = [
+        swept.gain for margins in findings.values() for swept in margins.by_kind.values() if swept.gain is not None
+    ]
     summary = [
         f"Tuning the margin instead of taking 1.0 brings between {min(gains):.3f} and {max(gains):.3f} {MEASURE} here."
         if gains
         else "What tuning the margin brings is not known: 1.0 is not among the margins."
     ]
-    section = Section("static-margins", "Static margins", summary, [table], [figure], _settings(results), [])
-    return Outcome(section, numbers)
+    return Section("static-margins", "Static margins", summary, [table], [figure], _settings(results), [])
+
+
+def _table(findings: Mapping[str, StaticMargins]) -> Table:
+    rows = [
+        [
+            Cell(model),
+            Cell(kind),
+            _margins(swept.peaks[MEASURE]),
+            number(swept.peaks[MEASURE].value),
+            number(swept.untuned),
+            number(swept.gain),
+            _margins(swept.peaks[HITS]),
+            number(swept.seconds, 0),
+        ]
+        for model, margins in findings.items()
+        for kind, swept in margins.by_kind.items()
+    ]
+    return Table(
+        "The best static margin",
+        ["model", "negatives", "best margin", MEASURE, "at 1.0", "gain", f"best for {HITS}", "seconds"],
+        [Block("", rows)],
+        [f"{HITS} is what the paper calls Hits@100. Seconds are those of the whole sweep."],
+    )
+
+
+def _margins(peak: Peak) -> Cell:
+    value = peak.margins[0] if len(peak.margins) == 1 else None
+    return Cell(", ".join(f"{margin:g}" for margin in peak.margins), value=value)
+
+
+def _figure(results: Results, models: list[str]) -> LineFigure:
+    sweeps = {(model, kind): sweep(results, model, system) for model in models for kind, system in KINDS.items()}
+    panels = [[_panel(sweeps, models, kind, measure) for kind in KINDS] for measure in (MEASURE, HITS)]
+    below = "" if all(panel.floor is None for row in panels for panel in row) else " Arrows: collapsed, below the axis."
+    return LineFigure(
+        "static-margins",
+        "Effectiveness over the static margin",
+        f"{results.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.{below}",
+        panels,
+    )
 
 
 def _panel(sweeps: dict[tuple[str, str], Sweep], models: list[str], kind: str, measure: str) -> Panel:
@@ -89,22 +156,6 @@ def _floor(points: list[tuple[float, float]]) -> float | None:
     return min(above) if collapsed else None
 
 
-def _margins(values: list[float]) -> Cell:
-    return Cell(", ".join(f"{value:g}" for value in values), value=values[0] if len(values) == 1 else None)
-
-
-def _numbers(found: Sweep, best: dict[str, list[float]]) -> dict[str, Any]:
-    values = dict(found.values(MEASURE))
-    untuned = values.get(UNTUNED_MARGIN)
-    return {
-        "best": best,
-        "highest": max(values.values()),
-        "highest_hits": max(dict(found.values(HITS)).values()),
-        "gain": None if untuned is None else max(values.values()) - untuned,
-        "seconds": found.seconds,
-    }
-
-
 def _settings(results: Results) -> dict[str, Any]:
     plan = results.plan
     return {"margins": plan.margins, "triplets": plan.sweep_triplets, "batch size": plan.batch_size}
@@ -114,5 +165,6 @@ EXPERIMENT = Experiment(
     "static-margins",
     "Figure 3: both measures over the static margin, without and with in-batch negatives.",
     tasks=_tasks,
+    findings=findings,
     draw=draw,
 )

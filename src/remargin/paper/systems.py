@@ -71,16 +71,16 @@ def untrained(results: Results, *measure: str) -> Iterator[Task]:
         yield MeasureUntrained(model, measure)
 
 
-def over_seeds(results: list[Result], what: str = TEST) -> Scores:
+def over_seeds(results: list[Result], test: str = TEST) -> Scores:
     """Each query's scores, as the mean over seeds."""
-    every = [result.test(what) for result in results]
+    every = [result.test(test) for result in results]
     return {
         measure: {query: float(np.mean([scores[measure][query] for scores in every])) for query in queries}
         for measure, queries in every[0].items()
     }
 
 
-def mean_and_deviation(results: list[Result], measure: str, what: str = TEST) -> tuple[float, float | None]:
+def mean_and_deviation(results: list[Result], measure: str, test: str = TEST) -> tuple[float, float | None]:
     """The mean of a measure over queries and seeds, and the standard deviation of the seeds' means, if several."""
-    means = [float(np.mean(list(result.test(what)[measure].values()))) for result in results]
+    means = [float(np.mean(list(result.test(test)[measure].values()))) for result in results]
     return float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
 
 from remargin.paper.systems import DISTRIBUTED
 from remargin.report.figures import LineFigure, Panel, Series
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
-from remargin.study.outcome import Outcome
 from remargin.study.results import Results
 from remargin.study.specs import RunSpec
 from remargin.study.systems import Choice, choose, declare
@@ -20,6 +18,27 @@ from remargin.study.targets import SHOWN, BatchTargets, rolling_mean
 from remargin.study.tasks import Task
 
 WINDOW = 32  # batches of the rolling mean
+
+
+@dataclass(frozen=True)
+class TargetEvolution:
+    """Similarities of a batch's positives to its negatives: means over 32 batches of a training run.
+
+    Attributes:
+        batches: how many the run had.
+        early_mean: the mean similarity up to batch 500; None for a run that is no longer than that.
+        first_mean: the mean similarity in the first batches.
+        last_mean: the mean similarity in the last batches.
+        last_low: the smallest similarity of a batch, in the last ones.
+        last_high: the largest similarity of a batch, in the last ones.
+    """
+
+    batches: int
+    early_mean: float | None
+    first_mean: float
+    last_mean: float
+    last_low: float
+    last_high: float
 
 
 def _spec(choice: Choice) -> RunSpec:
@@ -33,38 +52,49 @@ def _tasks(results: Results) -> Iterator[Task]:
         yield from choice.runs([_spec(choice)])
 
 
-def draw(results: Results) -> Outcome:
+def findings(results: Results) -> Mapping[str, TargetEvolution]:
+    """The similarities in the first and last batches of each backbone."""
+    return results.of_models(lambda model: _evolution(_targets(results, model)))
+
+
+def draw(results: Results, findings: Mapping[str, TargetEvolution]) -> Section:
     """Mean, smallest and largest similarity of positives and negatives in the first and last batches."""
-    panels, rows, numbers = [], [], {}
-    for model, targets in results.of_models(lambda model: _targets(results, model)).items():
-        panels.append(_panel(model, targets))
-        numbers[model] = found = _numbers(targets)
-        rows.append([Cell(model), *(number(found[name]) for name in COLUMNS)])
     caption = (
         f"{results.name}: similarities of a batch's positives to its negatives: mean (line), smallest and largest "
         f"(band), as rolling means over {WINDOW} batches. First and last {SHOWN} batches. A target is (1 + it) / 2."
     )
+    panels = [_panel(model, _targets(results, model)) for model in findings]
     figure = LineFigure("target-evolution", "How the targets move", caption, [panels])
-    table = Table("Similarities at the beginning and at the end", ["model", *COLUMNS.values()], [Block("", rows)])
-    means = [found["last_mean"] for found in numbers.values()]
+    rows = [
+        [Cell(model), *map(number, (moved.first_mean, moved.last_mean, moved.last_low, moved.last_high))]
+        for model, moved in findings.items()
+    ]
+    header = ["model", "mean, first 32 batches", "mean, last 32 batches", "smallest, last", "largest, last"]
+    table = Table("Similarities at the beginning and at the end", header, [Block("", rows)])
+    means = [moved.last_mean for moved in findings.values()]
     summary = [
         f"At the end the mean similarity of positives to negatives is {_range(means)}, a target of "
         f"{_range([(1 + mean) / 2 for mean in means])}; the paper has 0 and 0.5."
     ]
     settings = {"window": WINDOW, "batches shown": SHOWN, "batch size": results.plan.batch_size}
-    return Outcome(Section("target-evolution", "Target evolution", summary, [table], [figure], settings, []), numbers)
+    return Section("target-evolution", "Target evolution", summary, [table], [figure], settings, [])
 
 
 def _targets(results: Results, model: str) -> list[BatchTargets]:
     return results.run(_spec(choose(results, model, DISTRIBUTED))).targets()
 
 
-COLUMNS = {
-    "first_mean": "mean, first 32 batches",
-    "last_mean": "mean, last 32 batches",
-    "last_low": "smallest, last",
-    "last_high": "largest, last",
-}
+def _evolution(targets: list[BatchTargets]) -> TargetEvolution:
+    first, last = targets[:WINDOW], targets[-WINDOW:]
+    early = [row for row in targets if SHOWN - WINDOW <= row.batch < SHOWN] if targets[-1].batch >= SHOWN else []
+    return TargetEvolution(
+        batches=targets[-1].batch + 1,
+        early_mean=fmean(row.mean for row in early) if early else None,
+        first_mean=fmean(row.mean for row in first),
+        last_mean=fmean(row.mean for row in last),
+        last_low=fmean(row.low for row in last),
+        last_high=fmean(row.high for row in last),
+    )
 
 
 def _panel(model: str, targets: list[BatchTargets]) -> Panel:
@@ -83,23 +113,6 @@ def _panel(model: str, targets: list[BatchTargets]) -> Panel:
     return Panel(model, "batch", "similarity", [series], gap=gap)
 
 
-def _numbers(targets: list[BatchTargets]) -> dict[str, Any]:
-    first, last = targets[:WINDOW], targets[-WINDOW:]
-    early = [row for row in targets if SHOWN - WINDOW <= row.batch < SHOWN] if targets[-1].batch >= SHOWN else []
-
-    def mean(rows: list[BatchTargets], name: str) -> float:
-        return fmean(getattr(row, name) for row in rows)
-
-    return {
-        "batches": targets[-1].batch + 1,
-        "early_mean": mean(early, "mean") if early else None,
-        "first_mean": mean(first, "mean"),
-        "last_mean": mean(last, "mean"),
-        "last_low": mean(last, "low"),
-        "last_high": mean(last, "high"),
-    }
-
-
 def _range(values: list[float]) -> str:
     low, high = min(values), max(values)
     return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
@@ -109,5 +122,6 @@ EXPERIMENT = Experiment(
     "target-evolution",
     "Figure 6: how the targets move during training.",
     tasks=_tasks,
+    findings=findings,
     draw=draw,
 )

@@ -2,37 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import fsum
 from statistics import fmean
 from typing import Any
 
 from remargin.evaluation.comparison import Scores
-from remargin.paper.compared import BOUND, Compared, chosen_text, compare_in_groups, not_trained, time_text
+from remargin.paper.compared import (
+    BOUND,
+    Compared,
+    RowScore,
+    chosen_text,
+    compare_in_groups,
+    not_trained,
+    row_score,
+    time_text,
+)
+from remargin.paper.findings import ByTest
 from remargin.paper.published import published_variants, variants_source
-from remargin.paper.systems import BESIDE, PAPER, mean_and_deviation, measured_runs, over_seeds, untrained
+from remargin.paper.systems import BESIDE, DISTRIBUTED, PAPER, mean_and_deviation, measured_runs, over_seeds, untrained
 from remargin.report.comparison import DAGGER
 from remargin.report.figures import Figure, Scatter, scatter_of
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
-from remargin.study.outcome import Outcome, with_tests
 from remargin.study.results import MEASURE, RECALL, TEST, Result, Results
-from remargin.study.systems import Choice, Sweep, System, choose, sweep_of
+from remargin.study.systems import CONTRASTIVE, STATIC, Choice, Sweep, System, choose, sweep_of
 from remargin.study.tasks import Task
 
 SWEPT = "*"
 BETTER = "‡"
-MENTIONED = {
-    "contrastive": "the contrastive loss that the paper leaves out",
-    "no training": "the model without training",
-}
+
+
+@dataclass(frozen=True)
+class VariantRow:
+    """A target of table 3: how good it is, what dev chose for it, and what it cost.
+
+    Attributes:
+        scores: by measure, nDCG@10 and R@1000, beside the best of the paper's targets.
+        tuned_to: the margin or temperature that dev chose; None if the target has no such parameter.
+        rate: the learning rate that dev chose.
+        seconds: training up to the best model, as the mean over seeds, with the sweep.
+        sweep_seconds: the sweep alone; None if there was none.
+        run_seconds: a whole training run, as the mean over seeds.
+        triplets: seen by the best model, as the mean over seeds; 0 if no validation was above that before training.
+        joules: the energy that `seconds` took, where it was measured.
+    """
+
+    scores: Mapping[str, RowScore]
+    tuned_to: float | None
+    rate: float
+    seconds: float
+    sweep_seconds: float | None
+    run_seconds: float
+    triplets: float
+    joules: float | None = None
+
+
+@dataclass(frozen=True)
+class VariantTable:
+    """Table 3 for one backbone and test collection: all of the paper's targets, and of ours those that are trained.
+
+    `no_training` and `bm25` are means by measure.
+    """
+
+    rows: Mapping[System, VariantRow]
+    no_training: Mapping[str, float]
+    bm25: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class OverSeeds:
-    """A row of the table: what dev chose, and what came of it for each seed."""
+    """The training runs behind a row: what dev chose, and what came of it for each seed."""
 
     chosen: Choice
     sweep: Sweep | None
@@ -71,81 +113,89 @@ def _tasks(results: Results) -> Iterator[Task]:
             yield from measured_runs(results, model, system, every_seed=True)
 
 
-def draw(results: Results) -> Outcome:
-    """A table for each test collection; figures are about the first, the study's own."""
+def findings(results: Results) -> ByTest[VariantTable]:
+    """The table of each backbone on each test collection."""
     rows = results.of_models(lambda model: _rows(results, model))
-    tables, compared = [], {}
-    for test in results.tests:
-        compared[test] = {
-            model: compare_in_groups({name: row.scores(test) for name, row in of_model.items()})
-            for model, of_model in rows.items()
-        }
-        tables.append(_table(results, rows, compared[test], test))
-    numbers = {
-        model: with_tests(
-            {
-                collection: _numbers_of(results, model, of_model, compared[test][model], test)
-                for test, collection in results.tests.items()
-            },
-            results.name,
-        )
-        for model, of_model in rows.items()
-    }
-    figures: list[Figure] = [_scatter(results, model, of_model) for model, of_model in rows.items()]
-    tables.append(_published())
-    return Outcome(Section("variants", "Variants", _summary(numbers), tables, figures, _settings(results), []), numbers)
+    return ByTest.of(results, rows, lambda model, test: _variant_table(results, model, rows[model], test))
 
 
-def _rows(results: Results, model: str) -> dict[str, OverSeeds]:
+def draw(results: Results, findings: ByTest[VariantTable]) -> Section:
+    """A table for each test collection; figures are about the first, the study's own."""
+    tables = [_table(results, by_model, collection) for collection, by_model in findings.collections()]
+    figures: list[Figure] = [_scatter(results, model) for model in findings.own]
+    summary = [line for model, table in findings.own.items() for line in _summary(model, table)]
+    return Section("variants", "Variants", summary, [*tables, _published()], figures, _settings(results), [])
+
+
+def _rows(results: Results, model: str) -> dict[System, OverSeeds]:
     """The paper's rows have to be there; of ours, what there is."""
-    as_they_are(results, model)
-    beside = {row.name: row for row in BESIDE}
-    rows = {row.name: _measured(results, model, row) for row in PAPER}
-    return rows | results.where_trained(beside, lambda name: _measured(results, model, beside[name]))
+    results.untrained(model, *results.tests)  # the table has these two as well
+    results.bm25(*results.tests)
+    beside = {system.name: system for system in BESIDE}
+    rows = {system: _over_seeds(results, model, system) for system in PAPER}
+    ours = results.where_trained(beside, lambda name: _over_seeds(results, model, beside[name]))
+    return rows | {beside[name]: row for name, row in ours.items()}
 
 
-def as_they_are(results: Results, model: str) -> dict[str, Result]:
-    """What needs no training."""
-    return {"no training": results.untrained(model, *results.tests), "BM25": results.bm25(*results.tests)}
-
-
-def _measured(results: Results, model: str, row: System) -> OverSeeds:
-    choice = choose(results, model, row)
+def _over_seeds(results: Results, model: str, system: System) -> OverSeeds:
+    choice = choose(results, model, system)
     seeds = [results.run(spec, *results.tests) for spec in choice.with_seeds(results.plan.seeds)]
     return OverSeeds(choice, sweep_of(results, choice), seeds)
 
 
-def _table(results: Results, rows: dict[str, dict[str, OverSeeds]], compared: dict[str, Compared], test: str) -> Table:
+def _variant_table(results: Results, model: str, rows: dict[System, OverSeeds], test: str) -> VariantTable:
+    compared = compare_in_groups({system.name: row.scores(test) for system, row in rows.items()})
+    return VariantTable(
+        {system: _variant_row(row, compared, test) for system, row in rows.items()},
+        no_training=_means(results.untrained(model).test(test)),
+        bm25=_means(results.bm25().test(test)),
+    )
+
+
+def _variant_row(row: OverSeeds, compared: Compared, test: str) -> VariantRow:
+    name = row.chosen.system.name
+    return VariantRow(
+        scores={
+            measure: row_score(compared[measure][name], *mean_and_deviation(row.results, measure, test))
+            for measure in (MEASURE, RECALL)
+        },
+        tuned_to=row.chosen.tuned_to,
+        rate=row.chosen.spec.rate,
+        seconds=row.seconds,
+        sweep_seconds=row.sweep.seconds if row.sweep else None,
+        run_seconds=fmean(result.seconds for result in row.results),
+        triplets=row.triplets,
+        joules=row.joules,
+    )
+
+
+def _means(scores: Scores) -> dict[str, float]:
+    return {measure: fmean(values.values()) for measure, values in scores.items()}
+
+
+def _table(results: Results, by_model: Mapping[str, VariantTable], further: str) -> Table:
     """A block for each backbone; its best in bold, and marks for what is as good."""
     blocks: list[Block] = []
-    for model, of_model in rows.items():
-        cells = {name: _row(compared[model], name, row, test) for name, row in of_model.items()}
-        blocks.append(Block(model, [cells[row.name] for row in PAPER]))
-        others = [cells[row.name] for row in BESIDE if row.name in cells]
-        others += [_untrained(name, _means(result, test)) for name, result in as_they_are(results, model).items()]
+    for model, table in by_model.items():
+        cells = {system: _cells(system, row) for system, row in table.rows.items()}
+        blocks.append(Block(model, [cells[system] for system in PAPER]))
+        others = [cells[system] for system in BESIDE if system in cells]
+        others += [_untrained_cells("no training", table.no_training), _untrained_cells("BM25", table.bm25)]
         blocks.append(Block(f"{model}, beside the paper", others))
     header = ["target", "chosen", MEASURE, "±", RECALL, "± ", "time", "triplets"]
-    title = "Target variants" if len(results.tests) == 1 else f"Target variants on {results.tests[test]}"
-    lacking = [line for model, of_model in rows.items() for line in not_trained(model, BESIDE, of_model)]
-    return Table(title, header, blocks, _notes(results, test) + lacking)
+    collection = further or results.name
+    title = "Target variants" if len(results.tests) == 1 else f"Target variants on {collection}"
+    lacking = [line for model, table in by_model.items() for line in not_trained(model, BESIDE, table.rows)]
+    return Table(title, header, blocks, _notes(results, collection) + lacking)
 
 
-def _numbers_of(
-    results: Results, model: str, rows: dict[str, OverSeeds], compared: Compared, test: str
-) -> dict[str, Any]:
-    found: dict[str, Any] = {name: _numbers(compared, name, row, test) for name, row in rows.items()}
-    return found | {name: _means(result, test) for name, result in as_they_are(results, model).items()}
-
-
-def _row(comparison: Compared, name: str, row: OverSeeds, test: str) -> list[Cell]:
-    cells = [Cell(name), Cell(chosen_text(row.chosen))]
+def _cells(system: System, row: VariantRow) -> list[Cell]:
+    cells = [Cell(system.name), Cell(chosen_text(system, row.tuned_to, row.rate))]
     for measure in (MEASURE, RECALL):
-        found = comparison[measure][name]
-        mean, spread = mean_and_deviation(row.results, measure, test)
-        better = found.difference is not None and found.difference.different and found.difference.mean.mean > 0
-        marks = (DAGGER if found.equivalent else "") + (BETTER if better else "")
-        cells += [number(mean, bold=found.difference is None, marks=marks), number(spread)]
-    swept = SWEPT if row.sweep else ""
+        score = row.scores[measure]
+        marks = (DAGGER if score.equivalent else "") + (BETTER if score.better else "")
+        cells += [number(score.mean, bold=score.reference, marks=marks), number(score.deviation)]
+    swept = "" if row.sweep_seconds is None else SWEPT
     return [
         *cells,
         Cell(time_text(row.seconds), marks=swept, value=row.seconds),
@@ -153,30 +203,8 @@ def _row(comparison: Compared, name: str, row: OverSeeds, test: str) -> list[Cel
     ]
 
 
-def _untrained(name: str, means: dict[str, float]) -> list[Cell]:
+def _untrained_cells(name: str, means: Mapping[str, float]) -> list[Cell]:
     return [Cell(name), Cell(""), number(means[MEASURE]), Cell(""), number(means[RECALL]), *[Cell("")] * 3]
-
-
-def _numbers(comparison: Compared, name: str, row: OverSeeds, test: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "seconds": row.seconds,
-        "sweep_seconds": row.sweep.seconds if row.sweep else 0.0,
-        "triplets": row.triplets,
-        "tuned_to": row.chosen.tuned_to,
-        "rate": row.chosen.spec.rate,
-        "run_seconds": fmean(result.seconds for result in row.results),
-        "joules": row.joules,
-    }
-    for measure in (MEASURE, RECALL):
-        compared = comparison[measure][name]
-        found[measure] = mean_and_deviation(row.results, measure, test)[0]
-        found[f"{measure} best"] = compared.difference is None
-        found[f"{measure} equivalent"] = compared.equivalent
-    return found
-
-
-def _means(result: Result, test: str) -> dict[str, float]:
-    return {measure: fmean(values.values()) for measure, values in result.test(test).items()}
 
 
 def _published() -> Table:
@@ -195,10 +223,10 @@ def _published() -> Table:
     return Table("Published for MS MARCO", header, [Block(m, rows) for m, rows in blocks.items()], notes)
 
 
-def _scatter(results: Results, model: str, rows: dict[str, OverSeeds]) -> Scatter:
+def _scatter(results: Results, model: str) -> Scatter:
     """Distributed against the tuned static margin, query by query."""
     return scatter_of(
-        {name: rows[name].scores(TEST)[MEASURE] for name in ("static", "distributed")},
+        {system.name: _over_seeds(results, model, system).scores(TEST)[MEASURE] for system in (STATIC, DISTRIBUTED)},
         results.queries(),
         MEASURE,
         name=f"queries-{model}",
@@ -207,28 +235,31 @@ def _scatter(results: Results, model: str, rows: dict[str, OverSeeds]) -> Scatte
     )
 
 
-def _summary(numbers: dict[str, Any]) -> list[str]:
+def _summary(model: str, table: VariantTable) -> list[str]:
+    """How distributed targets compare, in a sentence or two."""
+    targets = {system.name: table.rows[system].scores[MEASURE].mean for system in PAPER}
+    best = max(targets, key=targets.__getitem__)
+    distributed = table.rows[DISTRIBUTED].scores[MEASURE]
+    level = [name for name, mean in targets.items() if mean == distributed.mean and name != DISTRIBUTED.name]
+    ahead = targets[best] > distributed.mean
+    verdict = f"is behind {best} ({targets[best]:.3f})" if ahead else "is the best"
+    verdict += f", level with {'; '.join(level)}" if level else ""
+    verdict += ", and statistically equivalent to it" if ahead and distributed.equivalent else ""
+    beside = [f"the model without training {table.no_training[MEASURE]:.3f}"]
+    if CONTRASTIVE in table.rows:
+        mean = table.rows[CONTRASTIVE].scores[MEASURE].mean
+        beside.insert(0, f"the contrastive loss that the paper leaves out {mean:.3f}")
     lines = []
-    for model, rows in numbers.items():
-        names = [row.name for row in PAPER]
-        best = max(names, key=lambda name: rows[name][MEASURE])
-        distributed = rows["distributed"]
-        level = [name for name in names if rows[name][MEASURE] == distributed[MEASURE]]
-        ahead = rows[best][MEASURE] > distributed[MEASURE]
-        verdict = f"is behind {best} ({rows[best][MEASURE]:.3f})" if ahead else "is the best"
-        verdict += f", level with {'; '.join(n for n in level if n != 'distributed')}" if len(level) > 1 else ""
-        equal = ", and statistically equivalent to it" if ahead and distributed[f"{MEASURE} equivalent"] else ""
-        if not any(rows[name]["triplets"] for name in names):
-            lines.append(f"{model}: training never came above the model before it on dev, so all rows are that model.")
-        beside = [f"{text} {rows[name][MEASURE]:.3f}" for name, text in MENTIONED.items() if name in rows]
-        lines.append(
-            f"{model}: of the paper's targets, distributed ({distributed[MEASURE]:.3f} {MEASURE}) {verdict}{equal}. "
-            f"Beside them: {', '.join(beside)}."
-        )
-    return lines
+    if not any(table.rows[system].triplets for system in PAPER):
+        lines.append(f"{model}: training never came above the model before it on dev, so all rows are that model.")
+    return [
+        *lines,
+        f"{model}: of the paper's targets, distributed ({distributed.mean:.3f} {MEASURE}) {verdict}. "
+        f"Beside them: {', '.join(beside)}.",
+    ]
 
 
-def _notes(results: Results, test: str) -> list[str]:
+def _notes(results: Results, collection: str) -> list[str]:
     seeds = len(results.plan.seeds)
     spread = f" ± is the standard deviation over {seeds} seeds; each query counts with its mean over seeds."
     return [
@@ -238,7 +269,7 @@ def _notes(results: Results, test: str) -> list[str]:
         f"{SWEPT} with the sweep over margins or temperatures. Time and triplets are those until the best model by "
         "dev; the choice of the learning rate, from one grid for every row, is not counted. Where triplets are 0, "
         "training never came above the model before it on dev, so that is what was measured.",
-        f"Test: exact full ranking of {results.tests[test]}. Margin, temperature, learning rate and when to stop: dev.",
+        f"Test: exact full ranking of {collection}. Margin, temperature, learning rate and when to stop: dev.",
     ]
 
 
@@ -260,6 +291,7 @@ EXPERIMENT = Experiment(
     "variants",
     "Table 3: all targets, with what they cost, and which are equivalent to the best.",
     tasks=_tasks,
+    findings=findings,
     draw=draw,
     compares=True,
 )

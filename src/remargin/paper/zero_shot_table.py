@@ -115,8 +115,8 @@ def zero_shot_table(
     marked = [_marked(results, column, measure, bound) for column in _all(columns, in_domain)]
     if rows and not in_domain:
         marked.append(dict.fromkeys(results, MISSING))
-    means = {system: column_means(of_system, columns, measure).values() for system, of_system in results.items()}
-    averages = {system: fmean(of_system) for system, of_system in means.items()}
+    means = {system: column_means(cells, columns, measure).values() for system, cells in results.items()}
+    averages = {system: fmean(values) for system, values in means.items()}
     best = max(averages.values()) if len(averages) > 1 else math.inf
     measured = [
         [Cell(system), *(cells[system] for cells in marked), number(average, bold=average >= best)]
@@ -139,9 +139,9 @@ def judged_table(results: Measurements, columns: Sequence[Column], measures: Seq
     blocks = []
     for measure in measures:
         rows = []
-        for system, of_system in results.items():
-            shares = [[part.judged[measure] for part in of_system[column.name]] for column in columns]
-            rows.append([Cell(system), *(number(_mean(of_column)) for of_column in shares)])
+        for system, cells in results.items():
+            shares = [[part.judged[measure] for part in cells[column.name]] for column in columns]
+            rows.append([Cell(system), *(number(_mean(parts)) for parts in shares)])
         blocks.append(Block(f"Judged@{judged_cutoff(measure)}, for {measure}", rows))
     notes = ["Share of the documents found that were judged. Those not judged count as not relevant."]
     return Table("Judged documents", ["system", *(column.name for column in columns)], blocks, notes)
@@ -163,16 +163,16 @@ def equivalence_table(
     >>> [cell.text for cell in equivalence_table(results, columns, "RR").blocks[0].rows[0]]
     ['after', 'before', '3', '0.000', '0.000']
     """
-    means = {system: column_means(of_system, columns, measure) for system, of_system in results.items()}
+    means = {system: column_means(cells, columns, measure) for system, cells in results.items()}
     pairs = [(a, b, equivalence(means[a], means[b], bound)) for a, b in itertools.combinations(means, 2)]
     if reference:
         other = f"{reference.system} (published)"
         pairs += [(a, other, equivalence(means[a], reference.cells, bound)) for a in means]
     rows = []
-    for a, b, found in pairs:
-        if found:
-            p = number(found.p, marks=DAGGER if found.p < ALPHA else "")
-            rows.append([Cell(a), Cell(b), number(found.data_sets, 0), number(found.difference), p])
+    for a, b, test in pairs:
+        if test:
+            p = number(test.p, marks=DAGGER if test.p < ALPHA else "")
+            rows.append([Cell(a), Cell(b), number(test.data_sets, 0), number(test.difference), p])
     header = ["system", "compared with", "data sets", "difference", "p"]
     note = f"Paired TOST over the means of data sets that both have, bound {bound:g}, p not corrected. "
     note += f"{DAGGER}: equivalent, p < {ALPHA:g}."
@@ -183,8 +183,8 @@ def equivalence(a: Mapping[str, float], b: Mapping[str, float], bound: float = 0
     """Compare two systems over the means of the data sets that both have; None if these are fewer than three.
 
     >>> ours = {"fiqa": 0.31, "scifact": 0.64, "quora": 0.83, "faq": 0.5}
-    >>> found = equivalence(ours, {"fiqa": 0.30, "scifact": 0.65, "quora": 0.83})
-    >>> found.data_sets, round(found.p, 3)
+    >>> test = equivalence(ours, {"fiqa": 0.30, "scifact": 0.65, "quora": 0.83})
+    >>> test.data_sets, round(test.p, 3)
     (3, 0.007)
     """
     common = [name for name in a if name in b]
@@ -210,15 +210,13 @@ def column_scores(parts: Sequence[Measured], measure: str) -> dict[str, float]:
     }
 
 
-def column_means(
-    of_system: Mapping[str, Sequence[Measured]], columns: Sequence[Column], measure: str
-) -> dict[str, float]:
+def column_means(cells: Mapping[str, Sequence[Measured]], columns: Sequence[Column], measure: str) -> dict[str, float]:
     """A system's mean in each column.
 
     >>> column_means({"faq": [Measured({"RR": {"q1": 1.0, "q2": 0.5}}, {})]}, [Column("faq", ("faq",))], "RR")
     {'faq': 0.75}
     """
-    scores = {column.name: column_scores(of_system[column.name], measure).values() for column in columns}
+    scores = {column.name: column_scores(cells[column.name], measure).values() for column in columns}
     return {name: fmean(values) for name, values in scores.items()}
 
 
@@ -231,7 +229,7 @@ def _marked(results: Measurements, column: Column, measure: str, bound: float) -
     scores = {system: {measure: column_scores(parts[column.name], measure)} for system, parts in results.items()}
     queries = len(next(iter(scores.values()))[measure])
     if len(scores) == 1 or queries == 1:  # nothing to test
-        return {system: number(fmean(of_system[measure].values())) for system, of_system in scores.items()}
+        return {system: number(fmean(by_measure[measure].values())) for system, by_measure in scores.items()}
     compared = compare_scores(scores, bound=bound, alpha=ALPHA, samples=1)  # Fisher's test is not shown
     return {
         row.run: number(row.mean.mean, bold=row.is_best, marks=DAGGER if row.equivalent else "")
@@ -274,14 +272,14 @@ def _about_columns(results: Measurements, columns: Sequence[Column]) -> list[str
             _counts(first, columns, "self_matches"),
         ),
     ]
-    for system, of_system in results.items():
+    for system, cells in results.items():
         lacking = f"{system} found nothing for some queries, which count as 0"
-        counted.append((lacking, _counts(of_system, columns, "missing")))
-    return [*([" ".join(about)] if about else []), *(f"{what}: {counts}." for what, counts in counted if counts)]
+        counted.append((lacking, _counts(cells, columns, "missing")))
+    return [*([" ".join(about)] if about else []), *(f"{label}: {counts}." for label, counts in counted if counts)]
 
 
-def _counts(of_system: Mapping[str, Sequence[Measured]], columns: Sequence[Column], attribute: str) -> str:
-    counts = {column.name: sum(getattr(part, attribute) for part in of_system[column.name]) for column in columns}
+def _counts(cells: Mapping[str, Sequence[Measured]], columns: Sequence[Column], attribute: str) -> str:
+    counts = {column.name: sum(getattr(part, attribute) for part in cells[column.name]) for column in columns}
     return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
 
 

@@ -12,7 +12,6 @@ from remargin.report.sections import Section
 from remargin.report.tables import Block, Table, number
 from remargin.study.columns import file_name
 from remargin.study.header import require_own_folder
-from remargin.study.outcome import Outcome
 from remargin.study.plan import Plan
 from remargin.study.results import HITS, MEASURE, Results
 from remargin.study.scheduler import work_through
@@ -86,18 +85,18 @@ def sweep(
     study = Study(out, data, {name: str(model)}, plan, triplets=given, say=say, own_grids=True)
     with study.lock():
         work_through(study, lambda results: sweep_runs(results, name, system))
-        outcome = _draw(study.results, name, parameter, in_batch)
-        outcome.save(study.out / outcome.section.name)
-    return outcome.section
+        section = _draw(study.results, name, parameter, in_batch)
+        section.save(study.out / section.name, overwrite=True)
+    return section
 
 
-def _draw(results: Results, model: str, parameter: str, in_batch: bool) -> Outcome:
+def _draw(results: Results, model: str, parameter: str, in_batch: bool) -> Section:
     """The table and figure of a sweep over one parameter of one model."""
-    found = grid_of(results, model, PARAMETERS[parameter, in_batch])
-    best, level = found.best(), found.maxima(MEASURE)
-    before = found.points[0][1].curve[0][1][MEASURE]
-    hits = dict(found.values(HITS))
-    seconds = {value: result.seconds for value, result in found.points}
+    swept = grid_of(results, model, PARAMETERS[parameter, in_batch])
+    best, level = swept.best(), swept.maxima(MEASURE)
+    before = swept.points[0][1].curve[0][1][MEASURE]
+    hits = dict(swept.values(HITS))
+    seconds = {value: result.seconds for value, result in swept.points}
     rows = [
         [
             number(value, 2, bold=value in level),
@@ -105,22 +104,21 @@ def _draw(results: Results, model: str, parameter: str, in_batch: bool) -> Outco
             number(hits[value], 4),
             number(seconds[value], 1),
         ]
-        for value, ndcg in found.values(MEASURE)
+        for value, ndcg in swept.values(MEASURE)
     ]
     seen = results.plan.sweep_triplets
     table = Table(
         f"{parameter} on dev",
         [parameter, MEASURE, HITS, "seconds"],
         [Block("", rows)],
-        [f"{seen:,} triplets a run, the best validation of each; {found.seconds:,.0f} s in all."],
+        [f"{seen:,} triplets a run, the best validation of each; {swept.seconds:,.0f} s in all."],
     )
     panels = [
-        [Panel("", parameter, measure, [Series(model, *zip(*found.values(measure), strict=True))], mark_maxima=True)]
+        [Panel("", parameter, measure, [Series(model, *zip(*swept.values(measure), strict=True))], mark_maxima=True)]
         for measure in (MEASURE, HITS)
     ]
     figure = LineFigure("sweep", f"{parameter} on dev", "Dots mark maxima.", panels)
-    reached = f"with {MEASURE} {dict(found.values(MEASURE))[best]:.4f} on dev, {before:.4f} before training"
+    reached = f"with {MEASURE} {dict(swept.values(MEASURE))[best]:.4f} on dev, {before:.4f} before training"
     summary = [f"The best {parameter} is {' or '.join(f'{value:g}' for value in level)}, {reached}."]
     name = f"sweep-{file_name(model)}-{parameter}{'-in-batch' if in_batch else ''}"
-    section = Section(name, f"A sweep over the {parameter}", summary, [table], [figure], {"model": model}, [])
-    return Outcome(section, {"best": best, "seconds": found.seconds})
+    return Section(name, f"A sweep over the {parameter}", summary, [table], [figure], {"model": model}, [])

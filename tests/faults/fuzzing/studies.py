@@ -7,7 +7,6 @@ from pathlib import Path
 
 from remargin.files.headers import write_header
 from remargin.paper.benchmarking import benchmark
-from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.memory import FORMAT as MEMORY
 from remargin.paper.memory import WAYS
 from remargin.paper.running import draw_experiments, sections_of
@@ -18,7 +17,7 @@ from remargin.study.results import FILE, TEST, ZERO_SHOT, Result, Results
 from remargin.study.specs import RunSpec
 from remargin.study.teacher import teacher_report
 
-from .mutations import HEADER, JSON
+from .mutations import HEADER
 from .running import Case, Reader
 from .world import OTHER, World, silent
 
@@ -89,7 +88,7 @@ def result(world: World) -> Case:
         if found.scores.get(TEST):
             found.test()
         if found.scores.get(ZERO_SHOT):
-            found.benchmark()
+            found.zero_shot()
         assert f"{found.dev if found.trained else 0:.3f} {found.seconds_to_best:.0f}"  # both are numbers
 
     def of_its_spec(folder: Path) -> None:
@@ -128,11 +127,12 @@ def queries(world: World) -> Case:
     return Case(folder, {"work/queries.json": HEADER}, (_again("variants"),), count=150)
 
 
-def numbers_of_a_study(world: World) -> Case:
-    """What the verdicts on claims are made of."""
-    folder = _part(world, "study-numbers", "*/numbers.json", "memory/section.json")
-    files = {f"{name}/numbers.json": JSON for name in EXPERIMENTS}
-    return Case(folder, files, (_again(),), count=700)
+def claims(world: World) -> Case:
+    """The verdicts on claims alone, which are made of all runs."""
+    folder = _part(world, "study-claims", RUNS, TEACHER)
+    keys = sorted(path.parent.name for path in folder.glob(f"runs/*/{FILE}"))
+    chosen = [next(key for key in keys if kind in key) for kind in ("adaptive", "distributed", "untrained")]
+    return Case(folder, {f"runs/{key}/{FILE}": HEADER for key in chosen}, (_again(),), count=120)
 
 
 def zero_shot_scores(world: World) -> Case:
@@ -155,6 +155,6 @@ TARGETS = [
     instance,
     memory,
     queries,
-    numbers_of_a_study,
+    claims,
     zero_shot_scores,
 ]

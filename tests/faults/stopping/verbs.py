@@ -64,7 +64,7 @@ SWEEP = "sweep --data data --model model --out out/sweep --values 0.2 0.8 --run-
 REPRODUCE = "reproduce target-evolution --data data --model model --out out/study --preset default --rates 0.001"
 SMALL = "--batch-size 4 --other-batch-size 2 --epoch 8 --sweep-triplets 4 --validate-every 4"
 DEMO = "demo --data data --model model --out out/demo --steps 2 --batch-size 4 --document-length 40"
-TABLES = ("section.json", "numbers.json", "tables.md", "tables.tex", "margin-on-dev.csv", "report.html")
+TABLES = ("section.json", "tables.md", "tables.tex", "margin-on-dev.csv", "report.html")
 
 VERBS = {
     "prepare": Verb(PREPARE, kept=(".prepared.unfinished",)),

@@ -1,20 +1,22 @@
-"""What a claim is: a predicate over the numbers of experiments, with a name, a text and a place in the paper."""
+"""What a claim is: a predicate over the findings of experiments, with a name, a text and a place in the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
-Numbers = Mapping[str, Any]  # of each experiment by its name; see `Outcome.numbers`
-Found = tuple[bool, str]  # whether it holds, and the numbers that say so
-Check = Callable[[Numbers], Found]
+from remargin.paper.findings import Findings, NotFound
+
+T = TypeVar("T")
+Answer = tuple[bool, str]  # whether the claim holds, and the evidence in words
+Check = Callable[[Findings], Answer]
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not checked"
 
 
 class NotChecked(Exception):
-    """Why a claim cannot be checked with these numbers."""
+    """Why a claim cannot be checked with these findings."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +28,12 @@ class Claim:
     where: str
     check: Check
 
-    def verdict(self, numbers: Numbers) -> Verdict:
-        """What these numbers say about it."""
+    def verdict(self, findings: Findings) -> Verdict:
+        """What these findings say about it."""
         try:
-            holds, evidence = self.check(numbers)
-        except NotChecked as reason:
+            holds, evidence = self.check(findings)
+        except (NotChecked, NotFound) as reason:
             return Verdict(self, OPEN, str(reason))
-        except KeyError as missing:  # an experiment that was not made, or by a version that did not count this
-            return Verdict(self, OPEN, f"there is no {missing.args[0]}")
         return Verdict(self, HOLDS if holds else FAILS, evidence)
 
 
@@ -51,10 +51,10 @@ class Claims(list[Claim]):
 
     >>> claims = Claims()
     >>> @claims.add("5.1")
-    ... def water_is_wet(numbers):
+    ... def water_is_wet(findings):
     ...     '''Water is wet.'''
     ...     return True, "seen"
-    >>> claims[0].name, claims[0].verdict({}).verdict
+    >>> claims[0].name, claims[0].verdict(Findings()).verdict
     ('water is wet', 'holds')
     """
 
@@ -69,18 +69,31 @@ class Claims(list[Claim]):
         return take
 
 
-def each(of_model: Mapping[str, Any], show: Callable[[Any], str]) -> str:
-    """The evidence of every backbone, for people."""
-    return "; ".join(f"{model}: {show(found)}" for model, found in of_model.items())
+def each(values: Mapping[str, T], text: Callable[[T], str]) -> str:
+    """The evidence of every backbone, for people.
+
+    >>> each({"tiny": 0.651, "small": 0.66}, "{:.2f}".format)
+    'tiny: 0.65; small: 0.66'
+    """
+    return "; ".join(f"{name}: {text(value)}" for name, value in values.items())
 
 
-def several(of_model: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Numbers of several backbones, which some claims are about."""
-    if len(of_model) < 2:
+def listed(values: Mapping[str, float]) -> str:
+    """The scores of several rows, for people.
+
+    >>> listed({"static": 0.65, "adaptive": 0.54})
+    'static 0.650, adaptive 0.540'
+    """
+    return ", ".join(f"{name} {value:.3f}" for name, value in values.items())
+
+
+def several(by_model: Mapping[str, T]) -> Mapping[str, T]:
+    """The same findings, if they are of several backbones, which some claims are about."""
+    if len(by_model) < 2:
         raise NotChecked("needs two backbones")
-    return of_model
+    return by_model
 
 
-def most(of_model: Mapping[str, bool]) -> bool:
-    """Whether it is so for most backbones."""
-    return sum(of_model.values()) > len(of_model) / 2
+def most(by_model: Mapping[str, bool]) -> bool:
+    """Whether something is true of most backbones."""
+    return sum(by_model.values()) > len(by_model) / 2

@@ -1,4 +1,4 @@
-"""What the paper claims about its results, each as a predicate over numbers, with the verdict on the numbers here.
+"""What the paper claims about its results, each as a predicate over findings, with the verdict on the findings here.
 
 A claim is checked as the paper makes it: for all backbones where it says all. The thresholds that words such as "near"
 and "about half" stand for are ours, and said in the claim.
@@ -6,31 +6,34 @@ and "about half" stand for are ours, and said in the claim.
 
 from __future__ import annotations
 
-from remargin.paper.claims import baselines as claims_of_baselines
-from remargin.paper.claims import figures as claims_of_figures
-from remargin.paper.claims import variants as claims_of_variants
-from remargin.paper.claims.claim import FAILS, HOLDS, OPEN, Claim, Numbers, Verdict
+from remargin.paper.claims import baselines, curves, memory, static_margins, targets, variants, zero_shot
+from remargin.paper.claims.claim import FAILS, HOLDS, OPEN, Claim, Verdict
+from remargin.paper.findings import Findings
 from remargin.report.sections import Section
 from remargin.report.tables import Block, Cell, Table
-from remargin.study.outcome import Outcome
 
-CLAIMS: list[Claim] = [*claims_of_figures.CLAIMS, *claims_of_variants.CLAIMS, *claims_of_baselines.CLAIMS]
+CLAIMS: list[Claim] = [
+    claim
+    for section in (static_margins, curves, targets, variants, baselines, zero_shot, memory)
+    for claim in section.CLAIMS
+]
 HEADER = ["claim", "paper", "here", "numbers"]
 
 
-def check_claims(numbers: Numbers) -> list[Verdict]:
+def check_claims(findings: Findings) -> list[Verdict]:
     """The verdict on each claim.
 
-    >>> found = check_claims({"target-evolution": {"tiny": {"last_mean": 0.02, "batches": 64}}})
-    >>> {v.claim.name: v.verdict for v in found}["targets settle at one half"]
+    >>> from remargin.paper.memory import EIGHT_BIT, FULL, PeakMemory
+    >>> verdicts = check_claims(Findings({"memory": {"tiny": PeakMemory("a GPU", {FULL: 100, EIGHT_BIT: 52})}}))
+    >>> {v.claim.name: v.verdict for v in verdicts}["half the memory"]
     'holds'
     """
-    return [claim.verdict(numbers) for claim in CLAIMS]
+    return [claim.verdict(findings) for claim in CLAIMS]
 
 
-def claims(numbers: Numbers) -> Outcome:
+def claims(findings: Findings) -> Section:
     """The table of verdicts."""
-    verdicts = check_claims(numbers)
+    verdicts = check_claims(findings)
     rows = [[Cell(v.claim.text), Cell(v.claim.where), Cell(v.verdict), Cell(v.evidence)] for v in verdicts]
     counts = {verdict: sum(v.verdict == verdict for v in verdicts) for verdict in (HOLDS, FAILS, OPEN)}
     summary = [
@@ -38,8 +41,7 @@ def claims(numbers: Numbers) -> Outcome:
         f"{counts[FAILS]}; {counts[OPEN]} could not be checked with them."
     ]
     table = Table("The paper's claims", HEADER, [Block("", rows)])
-    found = {v.claim.name: {"verdict": v.verdict, "evidence": v.evidence} for v in verdicts}
-    return Outcome(Section("claims", "Claims", summary, [table], [], {}, []), found)
+    return Section("claims", "Claims", summary, [table], [], {}, [])
 
 
 def checked_only(table: Table) -> Table:
