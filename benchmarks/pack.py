@@ -15,7 +15,7 @@ from pathlib import Path
 
 from remargin.files.headers import write_header
 from remargin.paper.pages import draw_packed
-from remargin.report.sections import Section
+from remargin.reports.sections import Section
 from remargin.study.files import pack_study
 from remargin.study.results import Results
 

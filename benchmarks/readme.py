@@ -16,8 +16,8 @@ from pathlib import Path
 from remargin.paper.claims.claim import FAILS, HOLDS, OPEN
 from remargin.paper.claims.table import CLAIMS
 from remargin.paper.pages import draw_packed
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table
 from remargin.study.results import Results
 
 ROOT = Path(__file__).parent.parent

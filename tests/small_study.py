@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from remargin.report.sections import Section
+from remargin.reports.sections import Section
 from remargin.study.plan import Plan
 from remargin.study.study import Study
 

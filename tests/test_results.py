@@ -11,7 +11,7 @@ import pytest
 from remargin.files.headers import read_header
 from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.pages import report
-from remargin.report.sections import Section
+from remargin.reports.sections import Section
 
 ROOT = Path(__file__).parent.parent
 STUDIES = sorted((ROOT / "results" / "paper").iterdir())

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from remargin.mining.negatives import mine
     from remargin.model.encoder import BiEncoder
     from remargin.paper.benchmarking import benchmark
+    from remargin.paper.pages import report
     from remargin.paper.running import planned, reproduce
-    from remargin.report.comparing import compare
+    from remargin.reports.comparing import compare
     from remargin.retrieval.encoding import encode
     from remargin.retrieval.fusion import fuse
     from remargin.retrieval.indexing import index
@@ -56,7 +57,7 @@ _HOMES = {
     "Validator": "remargin.training.validation",
     "ask": "remargin.retrieval.searching",
     "benchmark": "remargin.paper.benchmarking",
-    "compare": "remargin.report.comparing",
+    "compare": "remargin.reports.comparing",
     "demo": "remargin.demos.fine_tuning",
     "encode": "remargin.retrieval.encoding",
     "evaluate": "remargin.evaluation.measures",
@@ -68,6 +69,7 @@ _HOMES = {
     "mine": "remargin.mining.negatives",
     "planned": "remargin.paper.running",
     "prepare": "remargin.data.preparation",
+    "report": "remargin.paper.pages",
     "reproduce": "remargin.paper.running",
     "rerank": "remargin.retrieval.reranking",
     "search": "remargin.retrieval.searching",
@@ -101,6 +103,7 @@ __all__ = [
     "mine",
     "planned",
     "prepare",
+    "report",
     "reproduce",
     "rerank",
     "search",

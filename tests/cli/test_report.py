@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table
 
 
 @pytest.fixture

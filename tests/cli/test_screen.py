@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from remargin.cli.screen import print_tables
-from remargin.report.tables import Block, Cell, Table, number
+from remargin.reports.tables import Block, Cell, Table, number
 
 NOTE = "a note that is far longer than the terminal is wide, and has to be broken"
 TABLE = Table("", ["run", "RR"], [Block("", [[Cell("a"), number(0.75, bold=True)]])], [NOTE])

@@ -16,9 +16,9 @@ from remargin.errors import printable
 from remargin.evaluation.comparison import read_query_scores
 from remargin.evaluation.measures import evaluate
 from remargin.mining.negatives import mine
-from remargin.report.page import page_text
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table
+from remargin.reports.page import page_text
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table
 
 CLEAR = "\x1b[2J"  # clears a terminal
 TITLE = "\x1b]0;owned\x07"  # changes the title of its window

@@ -15,8 +15,8 @@ from remargin.evaluation.runs import Run
 from remargin.paper import benchmarking as module
 from remargin.paper.benchmarking import benchmark
 from remargin.paper.zero_shot_table import Column
-from remargin.report.collect import sections_in
-from remargin.report.tables import Table
+from remargin.reports.collect import sections_in
+from remargin.reports.tables import Table
 from remargin.study.columns import find_column, stems
 
 MEASURE = "nDCG@10"

@@ -9,8 +9,8 @@ import pytest
 
 from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.running import CLAIMS as CLAIMS_FOLDER
-from remargin.report.page import write_page
-from remargin.report.sections import Section
+from remargin.reports.page import write_page
+from remargin.reports.sections import Section
 
 
 @pytest.mark.browser

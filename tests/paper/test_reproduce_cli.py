@@ -23,7 +23,7 @@ from remargin.errors import InputError
 from remargin.paper.claims.table import CLAIMS
 from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.variants import findings as variants
-from remargin.report.sections import Section
+from remargin.reports.sections import Section
 from remargin.study.results import Results
 
 from ..small_study import DATA

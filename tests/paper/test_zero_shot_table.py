@@ -17,7 +17,7 @@ from remargin.paper.zero_shot_table import (
     judged_table,
     zero_shot_table,
 )
-from remargin.report.tables import Table
+from remargin.reports.tables import Table
 from remargin.study.columns import find_column
 
 

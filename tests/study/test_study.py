@@ -22,7 +22,7 @@ from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.running import draw_experiments, run_experiments
 from remargin.paper.systems import DISTRIBUTED
 from remargin.paper.variants import findings as variants
-from remargin.report.sections import Section
+from remargin.reports.sections import Section
 from remargin.study import results
 from remargin.study import trainer as module
 from remargin.study.header import FORMAT

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from remargin.paper.running import run_experiments
-from remargin.report.sections import Section
+from remargin.reports.sections import Section
 from remargin.study import teacher
 from remargin.teacher import scoring as teaching
 

@@ -17,7 +17,7 @@ from remargin.paper.claims.claim import OPEN
 from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.running import draw_experiments, run_experiments, verdicts
 from remargin.paper.systems import ADAPTIVE, BESIDE, DISTRIBUTED, EXPLICIT_MEAN
-from remargin.report.sections import Section
+from remargin.reports.sections import Section
 from remargin.study import trainer as module
 from remargin.study.header import FORMAT
 from remargin.study.results import LAST, Results

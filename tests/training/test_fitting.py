@@ -18,8 +18,8 @@ from remargin.data.preparation import prepare
 from remargin.files.atomic import locked
 from remargin.mining import negatives as mining
 from remargin.mining.negatives import mine
-from remargin.report.figures import LineFigure
-from remargin.report.training_run import run_section
+from remargin.reports.figures import LineFigure
+from remargin.reports.training_run import run_section
 from remargin.training.fitting import fit
 
 from .conftest import settings, silent

@@ -40,7 +40,7 @@ def compare(
 ) -> None:
     """Compare run files query by query: which are equivalent, non-inferior or different."""
     import remargin
-    from remargin.report.comparing import comparison_tables, comparison_text
+    from remargin.reports.comparing import comparison_tables, comparison_text
 
     names = measure_names(measures, ["nDCG@10"])
     comparison = remargin.compare(

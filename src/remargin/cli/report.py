@@ -25,9 +25,9 @@ def report(
     config: Config = None,
 ) -> None:
     """Make one HTML page of experiments and training runs: tables, figures and settings, without any other file."""
-    from remargin.paper.pages import report as make_page
+    import remargin
 
-    sections = make_page(folders, out, title, overwrite)
+    sections = remargin.report(folders, out, title, overwrite)
     counts = {
         "section": len(sections),
         "table": sum(len(section.tables) for section in sections),

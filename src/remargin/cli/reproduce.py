@@ -121,7 +121,7 @@ def reproduce(
     import remargin
     from remargin.paper.claims.table import checked_only
     from remargin.paper.running import ALL, CLAIMS
-    from remargin.report.sections import Section
+    from remargin.reports.sections import Section
 
     if data is None:
         if (out / "study.json").exists():

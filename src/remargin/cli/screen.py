@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from remargin.progress import tell
 
 if TYPE_CHECKING:
-    from remargin.report.tables import Table
+    from remargin.reports.tables import Table
 
 
 def screen_width() -> int | None:

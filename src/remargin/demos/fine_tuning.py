@@ -21,8 +21,8 @@ from remargin.files.checksums import sha256
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
-from remargin.report.page import write_page
-from remargin.report.training_run import run_section
+from remargin.reports.page import write_page
+from remargin.reports.training_run import run_section
 from remargin.retrieval.searching import search
 from remargin.training.fitting import fit
 

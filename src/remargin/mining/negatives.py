@@ -122,6 +122,7 @@ def mine(
         True
     """
     settings = MiningSettings(negatives, depth, triplets, per_triplet, seed)
+    encoder = _load(model)
     out = Path(out)
     require_tsv(out)
     refuse_existing(out, overwrite)
@@ -129,7 +130,6 @@ def mine(
         raise InputError("negatives from a model need one", do="give --model")
     if negatives != "model" and model is not None:
         raise InputError("a model goes with negatives from a model only", do="use --negatives model")
-    encoder = _load(model)
     collection = open_collection(data, split, skip_bad)
     positives = {
         query: [document for document, grade in judged.items() if grade > 0]

@@ -21,9 +21,9 @@ from remargin.paper.compared import (
 from remargin.paper.findings import ByTest
 from remargin.paper.published import published_baselines
 from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, BESIDE, DISTRIBUTED, UNTUNED, measured_runs, taught
-from remargin.report.comparison import DAGGER
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table, number
+from remargin.reports.comparison import DAGGER
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
 from remargin.study.results import MEASURE, RECALL, Result, Results
 from remargin.study.systems import CONTRASTIVE, STATIC, STATIC_IN_BATCH, Choice, System, choose, sweep_of

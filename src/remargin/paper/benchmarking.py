@@ -38,8 +38,8 @@ from remargin.paper.zero_shot_table import (
     zero_shot_tables,
 )
 from remargin.progress import tell
-from remargin.report.sections import Section
-from remargin.report.tables import Table
+from remargin.reports.sections import Section
+from remargin.reports.tables import Table
 from remargin.retrieval.searching import search
 from remargin.study.columns import Column, file_name, find_column, judgments_hash, require_distinct, stems
 from remargin.study.hardware import hardware

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED
-from remargin.report.figures import LineFigure, Panel, Series
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table, number
+from remargin.reports.figures import LineFigure, Panel, Series
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
 from remargin.study.plan import Plan
 from remargin.study.results import HITS, MEASURE, Result, Results

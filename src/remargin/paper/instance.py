@@ -10,7 +10,7 @@ from remargin.files.headers import write_header
 from remargin.files.shapes import Check, FieldsOf, Finite, mismatch
 from remargin.model.encoder import BiEncoder
 from remargin.paper.systems import DISTRIBUTED
-from remargin.report.sections import Section
+from remargin.reports.sections import Section
 from remargin.study.experiment import Experiment
 from remargin.study.results import Results
 from remargin.study.specs import RunSpec

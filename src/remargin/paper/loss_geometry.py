@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from remargin.losses.margin import MarginLoss
-from remargin.report.figures import Arrow, Circle, CirclePanel
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table, number
+from remargin.reports.figures import Arrow, Circle, CirclePanel
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
 from remargin.study.results import Results
 

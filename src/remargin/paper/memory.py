@@ -14,8 +14,8 @@ from remargin.errors import InputError
 from remargin.files.headers import write_header
 from remargin.files.shapes import Check, Count
 from remargin.model.encoder import BiEncoder
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table, number
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.columns import file_name
 from remargin.study.experiment import Experiment
 from remargin.study.hardware import hardware, peak_memory

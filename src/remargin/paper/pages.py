@@ -11,9 +11,9 @@ from remargin.paper.claims.table import claims
 from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.findings import Findings
 from remargin.paper.running import CLAIMS
-from remargin.report.collect import sections_in, studies_in
-from remargin.report.page import write_page
-from remargin.report.sections import Section
+from remargin.reports.collect import sections_in, studies_in
+from remargin.reports.page import write_page
+from remargin.reports.sections import Section
 from remargin.study.files import is_packed
 from remargin.study.results import Results
 
@@ -35,6 +35,14 @@ def report(
 
     Raises:
         InputError: if a folder is given twice or has nothing to report, or `out` is there already.
+
+    Example:
+        >>> import tempfile
+        >>> from remargin import reproduce
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = reproduce("loss-geometry", folder / "study")
+        >>> [section.title for section in report([folder / "study"], folder / "page.html")]
+        ['Loss geometry']
     """
     refuse_existing(Path(out), overwrite)
     paths = [Path(folder) for folder in folders]

@@ -15,8 +15,8 @@ from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.findings import Findings
 from remargin.paper.released import released_loss
 from remargin.progress import tell
-from remargin.report.page import write_page
-from remargin.report.sections import FILE, Section
+from remargin.reports.page import write_page
+from remargin.reports.sections import FILE, Section
 from remargin.study.experiment import Experiment, declared_by
 from remargin.study.header import FILE as STUDY
 from remargin.study.header import planned_before, require_own_folder

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from remargin.paper.systems import WITH, WITHOUT
-from remargin.report.figures import LineFigure, Panel, Series
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table, number
+from remargin.reports.figures import LineFigure, Panel, Series
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
 from remargin.study.results import HITS, MEASURE, Results
 from remargin.study.systems import STATIC, STATIC_IN_BATCH, UNTUNED_MARGIN, Sweep, System, sweep, sweep_runs

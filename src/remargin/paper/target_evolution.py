@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from remargin.paper.systems import DISTRIBUTED
-from remargin.report.figures import LineFigure, Panel, Series
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table, number
+from remargin.reports.figures import LineFigure, Panel, Series
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
 from remargin.study.results import Results
 from remargin.study.specs import RunSpec

@@ -22,10 +22,10 @@ from remargin.paper.compared import (
 from remargin.paper.findings import ByTest
 from remargin.paper.published import published_variants, variants_source
 from remargin.paper.systems import BESIDE, DISTRIBUTED, PAPER, mean_and_deviation, measured_runs, over_seeds, untrained
-from remargin.report.comparison import DAGGER
-from remargin.report.figures import Figure, Scatter, scatter_of
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table, number
+from remargin.reports.comparison import DAGGER
+from remargin.reports.figures import Figure, Scatter, scatter_of
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
 from remargin.study.results import MEASURE, RECALL, TEST, Result, Results
 from remargin.study.systems import CONTRASTIVE, STATIC, Choice, Sweep, System, choose, sweep_of

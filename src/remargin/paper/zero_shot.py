@@ -19,8 +19,8 @@ from remargin.paper.systems import (
     untrained,
 )
 from remargin.paper.zero_shot_table import MEASURE, Measured, column_means, zero_shot_table
-from remargin.report.sections import Section
-from remargin.report.tables import Table
+from remargin.reports.sections import Section
+from remargin.reports.tables import Table
 from remargin.study.columns import Column
 from remargin.study.experiment import Experiment
 from remargin.study.results import LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST, NotTrained, Result, Results

@@ -13,8 +13,8 @@ from remargin.evaluation.comparison import Scores, compare_scores
 from remargin.evaluation.measures import judged_cutoff
 from remargin.evaluation.significance import tost
 from remargin.paper.published import PublishedRow
-from remargin.report.comparison import DAGGER
-from remargin.report.tables import MISSING, Block, Cell, Table, number
+from remargin.reports.comparison import DAGGER
+from remargin.reports.tables import MISSING, Block, Cell, Table, number
 from remargin.study.columns import Column
 
 MEASURE = "nDCG@10"  # of the published rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, TypeVar, cast
 
-from remargin.report.sections import Section
+from remargin.reports.sections import Section
 from remargin.study.results import Results
 from remargin.study.scheduler import Declare
 from remargin.study.tasks import Task

@@ -15,7 +15,7 @@ from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import FieldsOf
 from remargin.model.encoder import BiEncoder
 from remargin.model.tokenizer import TextSettings
-from remargin.report.sections import FILE as SECTION
+from remargin.reports.sections import FILE as SECTION
 from remargin.study.columns import Column, judgments_hash, require_distinct, stems, test_name, texts_hash
 from remargin.study.plan import Plan
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from remargin.errors import InputError
 from remargin.progress import tell
-from remargin.report.figures import LineFigure, Panel, Series
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Table, number
+from remargin.reports.figures import LineFigure, Panel, Series
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Table, number
 from remargin.study.columns import file_name
 from remargin.study.header import require_own_folder
 from remargin.study.plan import Plan

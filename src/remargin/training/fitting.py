@@ -24,7 +24,7 @@ from remargin.files.parts import remove_parts
 from remargin.mining.negatives import mine, require_ranked
 from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
-from remargin.report.run_files import write_report
+from remargin.reports.run_files import write_report
 from remargin.retrieval.searching import search
 from remargin.training.loop import Fitted, train
 from remargin.training.settings import FitSettings, LossSettings, idle_settings

@@ -18,7 +18,7 @@ from remargin.errors import InputError
 from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
 from remargin.model.loading import load_encoder
-from remargin.report.tables import Block, Cell, Table, number
+from remargin.reports.tables import Block, Cell, Table, number
 from remargin.training.batches import Batches
 from remargin.training.samplers import RandomSampler
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from remargin.errors import InputError
 from remargin.files.ledger import Ledger, read_ledger
-from remargin.report.run_files import METRICS
+from remargin.reports.run_files import METRICS
 
 COLUMNS = (
     "step", "loss", "explicit_mean", "spread", "margin_mean", "margin_min", "margin_max",

@@ -12,7 +12,7 @@ from typing import Any
 
 from remargin.errors import InputError
 from remargin.files.atomic import is_scratch, locked, on_disk, remove_left, resolved
-from remargin.report.run_files import CONFIG, METRICS, RunConfig, read_config, write_config
+from remargin.reports.run_files import CONFIG, METRICS, RunConfig, read_config, write_config
 from remargin.versions import versions
 
 

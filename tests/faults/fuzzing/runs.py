@@ -13,11 +13,11 @@ from torch import nn
 from remargin.data.training_data import TrainingData
 from remargin.model.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.model.cross_encoder import OURS, CrossEncoder
-from remargin.report.collect import sections_in
-from remargin.report.figures import Arrow, Circle, CirclePanel, LineFigure, Panel, Point, Scatter, Series
-from remargin.report.page import page_text, write_page
-from remargin.report.sections import Section
-from remargin.report.tables import MISSING, Block, Cell, Table, number
+from remargin.reports.collect import sections_in
+from remargin.reports.figures import Arrow, Circle, CirclePanel, LineFigure, Panel, Point, Scatter, Series
+from remargin.reports.page import page_text, write_page
+from remargin.reports.sections import Section
+from remargin.reports.tables import MISSING, Block, Cell, Table, number
 from remargin.teacher.in_batch import InBatchTeacher
 from remargin.teacher.training import TeacherSettings, train_cross_encoder
 from remargin.training.fitting import fit

@@ -10,7 +10,7 @@ from remargin.paper.benchmarking import benchmark
 from remargin.paper.memory import FORMAT as MEMORY
 from remargin.paper.memory import WAYS
 from remargin.paper.running import draw_experiments, sections_of
-from remargin.report.page import page_text
+from remargin.reports.page import page_text
 from remargin.study.header import FILE as STUDY
 from remargin.study.header import planned_before, read_study, take_folder
 from remargin.study.results import FILE, TEST, ZERO_SHOT, Result, Results

@@ -16,7 +16,7 @@ import yaml
 from remargin import BiEncoder, Collection, Run
 from remargin.data.tokens import TokenStore
 from remargin.model.cross_encoder import CrossEncoder
-from remargin.report.sections import Section
+from remargin.reports.sections import Section
 from remargin.retrieval.searching import load_index
 from remargin.retrieval.vectors import Vectors
 from remargin.study.header import read_study

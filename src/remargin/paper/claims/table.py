@@ -9,8 +9,8 @@ from __future__ import annotations
 from remargin.paper.claims import baselines, curves, memory, static_margins, targets, variants, zero_shot
 from remargin.paper.claims.claim import FAILS, HOLDS, OPEN, Claim, Verdict
 from remargin.paper.findings import Findings
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table
 
 CLAIMS: list[Claim] = [
     claim

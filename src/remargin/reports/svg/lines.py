@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from remargin.report.svg.axes import Axis, step_axis, value_axis
-from remargin.report.svg.elements import (
+from remargin.reports.svg.axes import Axis, step_axis, value_axis
+from remargin.reports.svg.elements import (
     WIDTH,
     colour,
     dash,
@@ -25,7 +25,7 @@ from remargin.report.svg.elements import (
 )
 
 if TYPE_CHECKING:
-    from remargin.report.figures import LineFigure, Panel, Series
+    from remargin.reports.figures import LineFigure, Panel, Series
 
 _APART = 26.0  # between the panels of a row
 _EDGE = 8.0  # inside a panel, left and right of the first and the last value
@@ -84,7 +84,7 @@ def draw_lines(figure: LineFigure, standalone: bool) -> str:
 def describe(figure: LineFigure) -> str:
     """What is to be seen, for those who cannot see it.
 
-    >>> from remargin.report.figures import LineFigure, Panel, Series
+    >>> from remargin.reports.figures import LineFigure, Panel, Series
     >>> panel = Panel("", "step", "loss", [Series("ours", [1, 2, 3], [0.5, 0.25, 0.125])])
     >>> describe(LineFigure("loss", "Loss", "", [[panel]]))
     'Line chart of loss against step. ours: 3 values from 0.125 to 0.5, the highest at 1.'

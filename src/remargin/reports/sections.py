@@ -15,8 +15,8 @@ from remargin.errors import InputError
 from remargin.files.atomic import new_file, refuse_existing
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import mismatch
-from remargin.report.figures import Figure, figure_from_json, figure_json
-from remargin.report.tables import Table, table_from_json, table_json
+from remargin.reports.figures import Figure, figure_from_json, figure_json
+from remargin.reports.tables import Table, table_from_json, table_json
 
 FILE = "section.json"
 FORMAT = "remargin-section-1"
@@ -98,7 +98,7 @@ class Section:
     def files(self) -> Iterator[tuple[str, str]]:
         """The names of all files but section.json, and what is in them.
 
-        >>> from remargin.report.tables import Block, Cell
+        >>> from remargin.reports.tables import Block, Cell
         >>> section = Section("loss", "Losses", tables=[Table("Means, test", ["run"], [Block("", [[Cell("a")]])])])
         >>> [name for name, text in section.files()]
         ['means-test.csv', 'tables.md', 'tables.tex']

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from remargin.errors import InputError
-from remargin.report.sections import FILE, Section
-from remargin.report.training_run import is_run, run_section
+from remargin.reports.sections import FILE, Section
+from remargin.reports.training_run import is_run, run_section
 
 STUDY = "study.json"
 

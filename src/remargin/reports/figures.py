@@ -10,10 +10,10 @@ from typing import Any
 
 from remargin.errors import InputError
 from remargin.evaluation.significance import ROUNDING
-from remargin.report.svg.circle import draw_circle
-from remargin.report.svg.lines import draw_lines
-from remargin.report.svg.scatter import draw_scatter
-from remargin.report.tables import csv_text
+from remargin.reports.svg.circle import draw_circle
+from remargin.reports.svg.lines import draw_lines
+from remargin.reports.svg.scatter import draw_scatter
+from remargin.reports.tables import csv_text
 
 Values = Sequence[float | None]
 SIDES = ("above", "on", "below")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from remargin.data.tables import cell_text
 from remargin.evaluation.comparison import Comparison, compare_scores
-from remargin.report.comparison import comparison_csv, comparison_table, details_table
-from remargin.report.tables import MISSING, Block, Cell, Table, csv_text, escape_latex, escape_markdown, number
+from remargin.reports.comparison import comparison_csv, comparison_table, details_table
+from remargin.reports.tables import MISSING, Block, Cell, Table, csv_text, escape_latex, escape_markdown, number
 
 HOSTILE = r"a_b%c&d#e\f~g^h{i}j$k|l<m>n*o`p[q](r)"
 

@@ -10,8 +10,8 @@ import pytest
 from remargin.errors import InputError
 from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.running import CLAIMS as CLAIMS_FOLDER
-from remargin.report.collect import sections_in, studies_in
-from remargin.report.sections import Section
+from remargin.reports.collect import sections_in, studies_in
+from remargin.reports.sections import Section
 
 from .conftest import REPORT, made_up
 

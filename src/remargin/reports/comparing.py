@@ -11,8 +11,8 @@ from remargin.evaluation.comparison import BEST, CompareSettings, Comparison, co
 from remargin.evaluation.inputs import JudgedData, RunOrFile, judged_runs
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import new_file, refuse_existing
-from remargin.report.comparison import comparison_csv, comparison_table, details_table
-from remargin.report.tables import Table
+from remargin.reports.comparison import comparison_csv, comparison_table, details_table
+from remargin.reports.tables import Table
 
 FORMATS = ("terminal", "csv", "latex", "markdown")
 ENDINGS = {".csv": "csv", ".tex": "latex", ".md": "markdown", ".txt": "terminal"}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from remargin.errors import InputError
-from remargin.report.figures import LineFigure
-from remargin.report.sections import Section
-from remargin.report.training_run import SPEEDS, run_section
+from remargin.reports.figures import LineFigure
+from remargin.reports.sections import Section
+from remargin.reports.training_run import SPEEDS, run_section
 
 from .conftest import REPORT, write_metrics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from remargin.errors import InputError
-from remargin.report.figures import scatter_of
+from remargin.reports.figures import scatter_of
 
 
 def test_scores_of_two_runs_query_by_query() -> None:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from remargin.report.figures import (
+from remargin.reports.figures import (
     Arrow,
     Circle,
     CirclePanel,

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from remargin.files.ledger import Ledger
-from remargin.report.figures import Arrow, Circle, CirclePanel, LineFigure, Panel, Point, Scatter, Series
-from remargin.report.run_files import write_config, write_report
-from remargin.report.sections import Section
-from remargin.report.tables import MISSING, Block, Cell, Table, number
+from remargin.reports.figures import Arrow, Circle, CirclePanel, LineFigure, Panel, Point, Scatter, Series
+from remargin.reports.run_files import write_config, write_report
+from remargin.reports.sections import Section
+from remargin.reports.tables import MISSING, Block, Cell, Table, number
 
 REPORT = {
     "steps": 2,

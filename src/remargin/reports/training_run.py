@@ -10,8 +10,8 @@ from typing import Any
 from remargin.errors import InputError
 from remargin.files.ledger import LedgerContent
 from remargin.files.shapes import Size, mismatch
-from remargin.report.figures import Figure, LineFigure, Panel, Series
-from remargin.report.run_files import (
+from remargin.reports.figures import Figure, LineFigure, Panel, Series
+from remargin.reports.run_files import (
     CONFIG,
     GIVE,
     METRICS,
@@ -21,8 +21,8 @@ from remargin.report.run_files import (
     read_metrics,
     read_report,
 )
-from remargin.report.sections import Section
-from remargin.report.tables import Block, Cell, Table, number
+from remargin.reports.sections import Section
+from remargin.reports.tables import Block, Cell, Table, number
 
 ABOUT = ("settings", "command", "versions")  # parts of the config that are not data or model
 SHOWN = 12  # with more validations than this, the table has only some of them
@@ -55,7 +55,7 @@ def run_section(folder: str | Path) -> Section:
     Example:
         >>> import tempfile
         >>> from remargin.files.ledger import Ledger
-        >>> from remargin.report.run_files import write_config
+        >>> from remargin.reports.run_files import write_config
         >>> folder = Path(tempfile.mkdtemp())
         >>> settings = {"steps": 2, "batch_size": 64, "loss": {"target": "distributed"}}
         >>> asked = {"data": "faq", "model": "minilm", "settings": settings}

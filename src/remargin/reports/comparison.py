@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from remargin.evaluation.comparison import BEST, POWER, ComparedRun, CompareSettings, Comparison, PValue
 from remargin.evaluation.significance import Interval
-from remargin.report.tables import MISSING, Block, Cell, Table, csv_text, number
+from remargin.reports.tables import MISSING, Block, Cell, Table, csv_text, number
 
 DAGGER = "†"
 TESTS = {"tost": "TOST", "non_inferiority": "NI", "t": "t", "fisher": "Fisher"}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from remargin.errors import InputError
-from remargin.report.page import page_text, write_page
-from remargin.report.sections import Section
+from remargin.reports.page import page_text, write_page
+from remargin.reports.sections import Section
 
 from .conftest import HOSTILE, made_up
 

@@ -12,9 +12,9 @@ import jinja2
 from remargin import __version__
 from remargin.errors import printable
 from remargin.files.atomic import new_file
-from remargin.report.sections import Section, unique_names
-from remargin.report.svg.elements import DARK_PAPER, PAPER, STYLE
-from remargin.report.tables import MISSING, Table
+from remargin.reports.sections import Section, unique_names
+from remargin.reports.svg.elements import DARK_PAPER, PAPER, STYLE
+from remargin.reports.tables import MISSING, Table
 
 
 def write_page(out: str | Path, sections: Sequence[Section], title: str, overwrite: bool = False) -> Path:
@@ -75,7 +75,7 @@ def settings_rows(settings: dict[str, Any]) -> list[tuple[str, str]]:
 def width_of_marks(table: Table) -> list[int]:
     """For each column of numbers, the length of its longest marks, which is how much room is left after every number.
 
-    >>> from remargin.report.tables import Block, Cell, number
+    >>> from remargin.reports.tables import Block, Cell, number
     >>> width_of_marks(Table("", ["run", "RR"], [Block("", [[Cell("a"), number(0.5, marks="†")]])]))
     [0, 1]
     """
@@ -98,4 +98,4 @@ def _setting(value: Any) -> str:
 
 
 def _file(name: str) -> str:
-    return (resources.files("remargin.report") / name).read_text(encoding="utf-8")
+    return (resources.files("remargin.reports") / name).read_text(encoding="utf-8")

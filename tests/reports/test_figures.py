@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remargin.report.figures import (
+from remargin.reports.figures import (
     Arrow,
     Circle,
     CirclePanel,
@@ -28,7 +28,7 @@ from remargin.report.figures import (
     figure_from_json,
     figure_json,
 )
-from remargin.report.svg.axes import tick_label, ticks
+from remargin.reports.svg.axes import tick_label, ticks
 
 from .drawing import (
     circle,

@@ -6,11 +6,11 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from remargin.report.svg.axes import value_axis
-from remargin.report.svg.elements import colour, document, element, legend, mark, pixels, shorten, text, width_of
+from remargin.reports.svg.axes import value_axis
+from remargin.reports.svg.elements import colour, document, element, legend, mark, pixels, shorten, text, width_of
 
 if TYPE_CHECKING:
-    from remargin.report.figures import Point, Scatter
+    from remargin.reports.figures import Point, Scatter
 
 _WIDTH, _PLOT = 600.0, 500.0
 _EDGE = 16.0  # around the scores, for large marks
@@ -59,7 +59,7 @@ def draw_scatter(figure: Scatter, standalone: bool) -> str:
 def describe(figure: Scatter) -> str:
     """What is to be seen, for those who cannot see it.
 
-    >>> from remargin.report.figures import Point, Scatter
+    >>> from remargin.reports.figures import Point, Scatter
     >>> describe(Scatter("s", "", "", "before", "after", [Point(0.5, 1.0, "q1", "how do margins adapt")]))
     'Scatter plot of after against before, 1 point: 1 above the diagonal, 0 on it, 0 below it.'
     """

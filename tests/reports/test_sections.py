@@ -12,8 +12,8 @@ import pytest
 
 from remargin.errors import InputError
 from remargin.files.headers import write_header
-from remargin.report.sections import FORMAT, Section, unique_names
-from remargin.report.tables import Block, Cell, Table, number, table_from_json, table_json
+from remargin.reports.sections import FORMAT, Section, unique_names
+from remargin.reports.tables import Block, Cell, Table, number, table_from_json, table_json
 
 from .conftest import made_up
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remargin.report.page import write_page
+from remargin.reports.page import write_page
 
 from .conftest import HOSTILE, made_up
 

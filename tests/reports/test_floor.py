@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from remargin.report.figures import LineFigure, Panel, Series, figure_from_json, figure_json
-from remargin.report.svg.axes import value_axis
+from remargin.reports.figures import LineFigure, Panel, Series, figure_from_json, figure_json
+from remargin.reports.svg.axes import value_axis
 
 SVG = "{http://www.w3.org/2000/svg}"
 ONE = Series("one", [0, 1, 2], [0.02, 0.8, 0.7])

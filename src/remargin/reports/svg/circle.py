@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from remargin.report.svg.elements import (
+from remargin.reports.svg.elements import (
     WIDTH,
     colour,
     document,
@@ -20,7 +20,7 @@ from remargin.report.svg.elements import (
 )
 
 if TYPE_CHECKING:
-    from remargin.report.figures import Arrow, Circle, CirclePanel
+    from remargin.reports.figures import Arrow, Circle, CirclePanel
 
 _RADIUS = 82.0
 _HEIGHT = 2 * _RADIUS + 92
@@ -51,7 +51,7 @@ def draw_circle(figure: Circle, standalone: bool) -> str:
 def describe(figure: Circle) -> str:
     """What is to be seen, for those who cannot see it.
 
-    >>> from remargin.report.figures import Arrow, Circle, CirclePanel
+    >>> from remargin.reports.figures import Arrow, Circle, CirclePanel
     >>> panel = CirclePanel("static", {"q": 90, "d-1": -15}, [Arrow("d-1", -15, end=-45)])
     >>> describe(Circle("pull", "", "", [panel]))
     'Points on the unit circle, static: q at 90°, d-1 at -15°. d-1 is pulled 30° clockwise.'
@@ -67,7 +67,7 @@ def describe(figure: Circle) -> str:
 def degrees(arrow: Arrow, strongest: float) -> float:
     """How many degrees an arrow covers, anticlockwise: up to its end, or in proportion to the strongest pull.
 
-    >>> from remargin.report.figures import Arrow
+    >>> from remargin.reports.figures import Arrow
     >>> degrees(Arrow("d-1", 143, end=193), 0), degrees(Arrow("d-1", 143, pull=-0.2), 0.4)
     (50, -25.0)
     """

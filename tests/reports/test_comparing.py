@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from remargin import Collection, InputError, Run, compare
-from remargin.report.comparing import comparison_text, run_names
+from remargin.reports.comparing import comparison_text, run_names
 
 QUERIES = [f"q{i}" for i in range(6)]
 DOCUMENTS = {"a": "Dogs bark.", "b": "Cats purr.", "c": "Fish are mute."}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from remargin.report.figures import (
+from remargin.reports.figures import (
     Arrow,
     Circle,
     CirclePanel,
