@@ -53,7 +53,7 @@ def test_what_is_there_is_not_trained_again(
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(module, "fit", never)
+    monkeypatch.setattr(module.loop, "train", never)
     run_experiments(open_study(study_folder), ["variants", "baselines"])
 
 
@@ -131,7 +131,7 @@ def test_a_model_that_is_needed_again_leaves_what_was_measured_as_it_is(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "fit", killed)
+        patched.setattr(module.loop, "train", killed)
         with pytest.raises(KeyboardInterrupt):
             study.model(spec)
     model = study.model(spec)
@@ -279,7 +279,7 @@ def test_a_run_that_is_trained_again_and_killed_counts_as_not_done(
     def killed(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "fit", killed)
+    monkeypatch.setattr(module.loop, "train", killed)
     with pytest.raises(KeyboardInterrupt):
         study.run(replace(spec, seed=1), "last")
     assert not (tmp_path / "s" / "runs" / replace(spec, seed=1).key / "run.json").exists()

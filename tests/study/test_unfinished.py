@@ -99,7 +99,7 @@ def test_what_needs_no_training_is_measured_first(
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "fit", stop)
+    monkeypatch.setattr(module.loop, "train", stop)
     for name in ("variants", "baselines"):
         with pytest.raises(KeyboardInterrupt):
             run_experiments(open_study(tmp_path / name), [name])

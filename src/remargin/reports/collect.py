@@ -34,11 +34,11 @@ def sections_in(folder: str | Path, named: bool = False, order: Sequence[str] = 
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError("is not a folder" if folder.exists() else "no such folder", file=folder, do="check the path")
-    found = list(_sections(folder, True, named, order))
-    if not found:
+    sections = list(_sections(folder, True, named, order))
+    if not sections:
         problem = f"nothing to report: no {FILE} in it at any depth, and no training run"
         raise InputError(problem, file=folder, do="give a folder that `remargin reproduce` or `remargin fit` wrote")
-    return found
+    return sections
 
 
 def studies_in(folder: Path) -> list[Path]:

@@ -29,8 +29,8 @@ def comparison_table(comparison: Comparison, title: str = "") -> Table:
     """
     rows = []
     for run in comparison.runs:
-        found = [comparison.row(measure, run) for measure in comparison.measures]
-        cells = [number(row.mean.mean, bold=row.is_best, marks=DAGGER if row.equivalent else "") for row in found]
+        compared = [comparison.row(measure, run) for measure in comparison.measures]
+        cells = [number(row.mean.mean, bold=row.is_best, marks=DAGGER if row.equivalent else "") for row in compared]
         rows.append([Cell(run), *cells])
     notes = [_method(comparison), _detectable(comparison), *_missing(comparison)]
     return Table(title, ["run", *comparison.measures], [Block("", rows)], notes)
@@ -91,16 +91,16 @@ def _interval(name: str, interval: Interval | None) -> dict[str, object]:
 
 def _details(row: ComparedRun, settings: CompareSettings) -> list[Cell]:
     own = [Cell(row.run), _plus_minus(row.mean, bold=row.is_best)]
-    found = row.difference
-    if found is None:
+    difference = row.difference
+    if difference is None:
         return [*own, Cell("reference"), *[MISSING] * (len(TESTS) + 2)]
-    p_values = [getattr(found, test).corrected(settings.correction) for test in TESTS]
+    p_values = [getattr(difference, test).corrected(settings.correction) for test in TESTS]
     return [
         *own,
-        _plus_minus(found.mean),
+        _plus_minus(difference.mean),
         *(_p(p, settings.alpha) for p in p_values),
-        Cell("/".join(str(getattr(found, name)) for name in COUNTS)),
-        number(found.detectable),
+        Cell("/".join(str(getattr(difference, name)) for name in COUNTS)),
+        number(difference.detectable),
     ]
 
 
@@ -125,8 +125,8 @@ def _detectable(comparison: Comparison) -> str:
     """The smallest differences that these queries can show, so that 'no difference found' is not read as 'equal'."""
     smallest = []
     for measure in comparison.measures:
-        found = [row.difference for row in comparison.rows if row.measure == measure and row.difference]
-        smallest.append(f"{_range(round(d.detectable, 3) for d in found)} ({measure})")
+        differences = [row.difference for row in comparison.rows if row.measure == measure and row.difference]
+        smallest.append(f"{_range(round(d.detectable, 3) for d in differences)} ({measure})")
     shown = f"that a paired t-test shows with power {POWER:g} at this level"
     return f"Smallest difference to the reference {shown}: {', '.join(smallest)}."
 

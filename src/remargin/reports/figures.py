@@ -62,8 +62,8 @@ class Series:
         (100, 0.4)
         """
         a, b = gap or (0.0, 0.0)
-        found = [(x, y) for x, y, _, _ in self.rows() if y is not None and not a < x < b]
-        return max(found, key=lambda place: place[1], default=None)
+        points = [(x, y) for x, y, _, _ in self.rows() if y is not None and not a < x < b]
+        return max(points, key=lambda place: place[1], default=None)
 
 
 @dataclass

@@ -86,12 +86,12 @@ def read_config(folder: Path, remedy: str = GIVE) -> RunConfig:
         config = None
     if not isinstance(config, dict) or not isinstance(config.get("asked"), dict):
         raise InputError("not the config of a training run", file=path, do=remedy)
-    found = config.pop("checksum", None)
+    stored = config.pop("checksum", None)
     if config.get("format") != CONFIG_FORMAT:
         other = f"format {config.get('format')!r}, expected {CONFIG_FORMAT!r}"
         raise InputError(other, file=path, do=remedy)
     try:
-        whole = found == checksum(config)
+        whole = stored == checksum(config)
     except (TypeError, ValueError):  # dates and the like, which we never write
         whole = False
     if not whole:

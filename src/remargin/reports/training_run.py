@@ -120,8 +120,8 @@ def _value(text: str | None, path: Path, line: int) -> float | None:
 def _column(metrics: Metrics, name: str) -> tuple[list[float], list[float]]:
     """Steps and values of a column, where it has values."""
     pairs = zip(metrics["step"], metrics.get(name, [None] * len(metrics["step"])), strict=True)
-    found = [(step, value) for step, value in pairs if step is not None and value is not None]
-    return [step for step, _ in found], [value for _, value in found]
+    points = [(step, value) for step, value in pairs if step is not None and value is not None]
+    return [step for step, _ in points], [value for _, value in points]
 
 
 Validations = dict[str, list[tuple[float, float]]]  # steps and values, by measure
@@ -129,12 +129,12 @@ Validations = dict[str, list[tuple[float, float]]]  # steps and values, by measu
 
 def _validations(report: RunReport | None, metrics: Metrics, measure: str) -> Validations:
     """The validations in the report, which may have several measures and all digits; without it, those in the log."""
-    found: Validations = {}
+    validations: Validations = {}
     for step, values in report["validations"] if report else []:
         for name, value in values.items():
-            found.setdefault(name, []).append((step, value))
+            validations.setdefault(name, []).append((step, value))
     logged = list(zip(*_column(metrics, "validation"), strict=True))
-    return found or ({measure: logged} if logged else {})
+    return validations or ({measure: logged} if logged else {})
 
 
 def _what(config: dict[str, Any], metrics: Metrics, report: RunReport | None) -> list[str]:
@@ -187,8 +187,8 @@ def _validation_tables(validations: Validations) -> list[Table]:
         steps = [step for step in steps if step in {steps[0], steps[-1], *highest}]
     rows = []
     for step in steps:
-        found = {measure: values.get(step) for measure, values in by_measure.items()}
-        cells = [number(value, 4, bold=value == best[measure]) for measure, value in found.items()]
+        row_values = {measure: values.get(step) for measure, values in by_measure.items()}
+        cells = [number(value, 4, bold=value == best[measure]) for measure, value in row_values.items()]
         rows.append([Cell(f"{step:,}", value=step), *cells])
     return [Table("Validations", ["step", *validations], [Block("", rows)], notes)]
 
@@ -198,8 +198,8 @@ def _speed_tables(metrics: Metrics) -> list[Table]:
     for name, (label, digits) in SPEEDS.items():
         _, values = _column(metrics, name)
         if values:
-            found = (statistics.median(values), min(values), max(values))
-            rows.append([Cell(label), *(Cell(f"{value:,.{digits}f}", value=value) for value in found)])
+            summary = (statistics.median(values), min(values), max(values))
+            rows.append([Cell(label), *(Cell(f"{value:,.{digits}f}", value=value) for value in summary)])
     note = "Over log lines, the first and slowest ones included. Utilisation, padding and waiting are shares."
     return [Table("Speed", ["speed", "median", "lowest", "highest"], [Block("", rows)], [note])] if rows else []
 

@@ -51,13 +51,13 @@ class FullRanking:
         return self._evaluate(self._thinned(scores, rows))
 
     def _evaluate(self, run: Run) -> Evaluation:
-        found = evaluate(run, self.collection.qrels, list(self._measures))
-        named = {self._measures[name]: values for name, values in found.per_query.items()}
-        return Evaluation(named, found.missing, {})
+        evaluation = evaluate(run, self.collection.qrels, list(self._measures))
+        named = {self._measures[name]: values for name, values in evaluation.per_query.items()}
+        return Evaluation(named, evaluation.missing, {})
 
     def _thinned(self, scores: np.ndarray, rows: np.ndarray) -> Run:
         """The first documents, and of the others those that were judged: all other ranks change no measure here."""
-        found = {}
+        rankings = {}
         for query, of_query, values in zip(self.collection.queries, rows, scores, strict=True):
             ids = self._ids[of_query]
             own = query if query in self.collection.self_matches else None
@@ -65,8 +65,8 @@ class FullRanking:
             ranking = [(id, value) for id, value in zip(ids.tolist(), values.tolist(), strict=True) if id != own]
             least = ranking[min(RANKED, len(ranking)) - 1][1]  # what is tied with it counts as well
             kept = [(id, value) for id, value in ranking[:DEPTH] if value >= least or id in judged]
-            found[query] = dict(kept)
-        return Run.of(found)
+            rankings[query] = dict(kept)
+        return Run.of(rankings)
 
     def _tokens_for(self, model: BiEncoder, backbone: str) -> tuple[Tokens, Tokens]:
         if backbone not in self._tokens:

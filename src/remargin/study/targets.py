@@ -67,11 +67,11 @@ class TargetLog:
         if self._cosine:
             p, n = (torch.nn.functional.normalize(vectors, dim=1) for vectors in (p, n))
         similarities = p @ n.T
-        found = torch.stack([similarities.mean(), similarities.amin(), similarities.amax()])
+        summary = torch.stack([similarities.mean(), similarities.amin(), similarities.amax()])
         if batch < self._shown:
-            self._first[batch] = found
+            self._first[batch] = summary
         else:
-            self._last.append((batch, found))
+            self._last.append((batch, summary))
         if self._save_at(batch):
             self.save()  # a stopped run keeps these
 
@@ -85,8 +85,8 @@ class TargetLog:
     def save(self) -> None:
         """Write the file."""
         rows = dict(self._before)
-        for batch, found in [*self._first.items(), *self._last]:
-            rows[batch] = BatchTargets(batch, *found.tolist())
+        for batch, summary in [*self._first.items(), *self._last]:
+            rows[batch] = BatchTargets(batch, *summary.tolist())
         end = max(rows, default=0)
         with (
             new_file(self.path, overwrite=True) as out,

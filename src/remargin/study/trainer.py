@@ -21,7 +21,7 @@ from remargin.study.results import Result
 from remargin.study.specs import RunSpec
 from remargin.study.targets import TARGETS, TargetLog
 from remargin.study.training_set import TrainingSet
-from remargin.training.loop import train as fit
+from remargin.training import loop
 from remargin.training.settings import FitSettings
 from remargin.training.supervision import natural_scale
 from remargin.training.topics import mean_batch
@@ -66,7 +66,7 @@ def train(
     resumed = (fitted / "checkpoint").exists()  # then the energy before is not known
     with Energy() as energy, targets or nullcontext():
         peak_memory(reset=True)
-        found = fit(
+        trained = loop.train(
             model,
             data,
             fitted,
@@ -80,12 +80,12 @@ def train(
     return Result(
         spec,
         result,
-        curve=found.validations,
-        steps=found.steps,
-        triplets=found.triplets,
-        best_step=found.best_step or 0,
-        best_triplets=found.best_triplets or 0,
-        seconds=round(found.seconds, 2),
+        curve=trained.validations,
+        steps=trained.steps,
+        triplets=trained.triplets,
+        best_step=trained.best_step or 0,
+        best_triplets=trained.best_triplets or 0,
+        seconds=round(trained.seconds, 2),
         joules=None if resumed else energy.joules,
         peak_bytes=peak_memory(),
     )

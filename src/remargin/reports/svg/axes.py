@@ -81,8 +81,8 @@ def value_axis(values: Iterable[float], start: float, end: float, count: int = 5
     >>> value_axis([0.31, 0.68], 200, 0).ticks
     [0.3, 0.4, 0.5, 0.6, 0.7]
     """
-    found = ticks(*_span(values), count)
-    return Axis((Part(found[0], found[-1], start, end, tuple(found)),))
+    places = ticks(*_span(values), count)
+    return Axis((Part(places[0], places[-1], start, end, tuple(places)),))
 
 
 def step_axis(
@@ -146,10 +146,10 @@ def _labelled(of_part: tuple[float, ...]) -> list[tuple[float, str]]:
 
 def _span(values: Iterable[float], whole: bool = False) -> tuple[float, float]:
     """The lowest and the highest, with some room around if they are the same. Nothing at all is from 0 to 1."""
-    found = list(values)
-    if not found:
+    numbers = list(values)
+    if not numbers:
         return 0, 1
-    low, high = min(found), max(found)
+    low, high = min(numbers), max(numbers)
     if high - low > max(1e-9 * max(abs(low), abs(high)), _TINY):
         return low, high
     room = 1 if whole else 0.1 * abs(low) or 1

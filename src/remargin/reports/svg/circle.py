@@ -150,10 +150,10 @@ def _arrow(arrow: Arrow, turn: float, radius: float, strongest: float) -> str:
 def _label(label: str, angle: float) -> str:
     """A name outside the circle. Those of documents, d+ and d-1, are set as the paper sets them."""
     x, y = _place(angle, _RADIUS + 20)
-    found = re.fullmatch(r"(\w+?)([+-])(\w*)", label)
-    if found is None:
+    parts = re.fullmatch(r"(\w+?)([+-])(\w*)", label)
+    if parts is None:
         return text(label, x, y + 4, "strong", "middle")
-    name, sign, number = found.groups()
+    name, sign, number = parts.groups()
     sign = element("tspan", "−" if sign == "-" else "+", dy="-0.45em", font_size="75%")
     number = element("tspan", escape(number), dy="0.8em", font_size="75%") if number else ""
     return element("text", escape(name), sign, number, x=x, y=y + 4, class_="strong", text_anchor="middle")

@@ -94,13 +94,13 @@ def describe(figure: LineFigure) -> str:
         title = f" ({panel.title})" if panel.title else ""
         sentences.append(f"Line chart of {panel.y_label} against {panel.x_label}{title}.")
         for series in panel.series:
-            found = series.highest()
-            if found is None:
+            highest = series.highest()
+            if highest is None:
                 sentences.append(f"{series.name}: no values.")
                 continue
             values = [y for y in series.y if y is not None]
             extent = f"{len(values):,} values from {min(values):.4g} to {max(values):.4g}"
-            sentences.append(f"{series.name}: {extent}, the highest at {found[0]:g}.")
+            sentences.append(f"{series.name}: {extent}, the highest at {highest[0]:g}.")
         if panel.floor is not None:
             below = sum(y is not None and y < panel.floor for series in panel.series for y in series.y)
             sentences.append(f"Below {panel.floor:.4g}, and so at the lower edge: {below:,} values.")
@@ -131,17 +131,17 @@ def _widest_x_label(figure: LineFigure) -> float:
 
 def _x_values(panel: Panel) -> list[float]:
     """Every x with something to draw; all of them if there is nothing."""
-    found = [x for s in panel.series for x, *values in s.rows() if any(v is not None for v in values)]
-    return found or [x for series in panel.series for x in series.x]
+    places = [x for s in panel.series for x, *values in s.rows() if any(v is not None for v in values)]
+    return places or [x for series in panel.series for x in series.x]
 
 
 def _y_values(row: Sequence[Panel]) -> list[float]:
-    found: list[float] = []
+    numbers: list[float] = []
     for panel in row:
         low, high = panel.gap or (0.0, 0.0)
         outside = [values for series in panel.series for x, *values in series.rows() if not low < x < high]
-        found += [v for of_point in outside for v in of_point if v is not None and v >= (panel.floor or -math.inf)]
-    return found
+        numbers += [v for of_point in outside for v in of_point if v is not None and v >= (panel.floor or -math.inf)]
+    return numbers
 
 
 def _axes(panel: Panel, frame: _Frame, is_first: bool, with_label: bool) -> str:
@@ -263,11 +263,11 @@ def _line(i: int, series: Series, frame: _Frame) -> Iterator[str]:
 
 def _marks(i: int, series: Series, frame: _Frame) -> Iterator[str]:
     """A mark for each point of a short line, and for some of a long one: dashes are hard to see where it is rough."""
-    found = [(x, y) for x, y, _, _ in series.rows() if y is not None and frame.x.part(x) is not None]
-    if len(found) > _FEW:
-        step = len(found) / _SOME
-        found = [found[int(step * (k + (1 + 2 * (i % 4)) / 8))] for k in range(_SOME)]
-    for x, y in found:
+    points = [(x, y) for x, y, _, _ in series.rows() if y is not None and frame.x.part(x) is not None]
+    if len(points) > _FEW:
+        step = len(points) / _SOME
+        points = [points[int(step * (k + (1 + 2 * (i % 4)) / 8))] for k in range(_SOME)]
+    for x, y in points:
         place = frame.x.at(x), frame.y.at(y)
         if place[0] is not None and place[1] is not None:
             yield mark(i, place[0], place[1], title=f"{series.name}: {y:.4g} at {x:g}")
