@@ -16,15 +16,16 @@ def report(
         list[Path],
         typer.Argument(
             metavar="DIR",
-            help="Folders that `remargin reproduce` or `remargin fit` wrote, or that contain such folders.",
+            help="Folders that `remargin reproduce`, `benchmark`, `sweep` or `fit` wrote, packed studies, or folders "
+            "of these.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="HTML page to write.")],
-    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     overwrite: Overwrite = False,
     config: Config = None,
 ) -> None:
-    """Make one HTML page of experiments and training runs: tables, figures and settings, without any other file."""
+    """Make one self-contained HTML page of experiments and training runs: tables, figures and settings."""
     from remargin.paper.pages import report as make_page
 
     sections = make_page(folders, out, title, overwrite)
