@@ -150,7 +150,7 @@ Threads = Annotated[int | None, threads_option()]
 Config = Annotated[Path | None, config_option()]
 DATA = (
     "Collection: a BEIR folder; pairs:FILE (CSV, TSV, JSONL or Parquet with a query and a document in each row; append "
-    "?query=COLUMN&document=COLUMN, quoted, to name the columns); irds:NAME (ir_datasets); or "
+    "?query=NAME&document=NAME, quoted, to name the columns); irds:NAME (ir_datasets); or "
     "docstrings:PACKAGE,PACKAGE (also stdlib, or a folder of Python code)."
 )
 DATA_WITH_SPLITS = "Collection with train, dev and test queries, in any form that `remargin fit --data` takes."

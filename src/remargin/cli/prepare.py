@@ -36,8 +36,9 @@ def prepare(
 ) -> None:
     """Turn texts, pairs or triplets into a collection and its token store. If interrupted, the same command resumes.
 
-    The output is a BEIR folder, which other tools read and the other commands take as --data. Triplets may have several
-    negatives (negative_1, negative_2, ...) and a teacher's scores (positive_score, negative_score_1, ...).
+    The output is a BEIR folder, which the other commands take as --data.
+    Triplets may have several negatives (negative_1, negative_2, ...) and a
+    teacher's scores (positive_score, negative_score_1, ...).
     """
     import remargin
 

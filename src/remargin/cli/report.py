@@ -21,7 +21,9 @@ def report(
         ),
     ],
     out: Annotated[Path, typer.Option(help="HTML page to write.")],
-    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Title of the page.", show_default="that of the only section, or remargin report")
+    ] = None,
     overwrite: Overwrite = False,
     config: Config = None,
 ) -> None:

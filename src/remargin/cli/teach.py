@@ -73,8 +73,9 @@ def teach(
 ) -> None:
     """Add a teacher's scores to triplets, for `remargin fit --target teacher`.
 
-    The teacher is one of --model, --train-from and --scores. If interrupted, the same command resumes: scoring after
-    the last block of pairs, training from the last checkpoint.
+    The scores come from one of --model, --train-from and --scores.
+    If interrupted, the same command resumes: scoring after the last block
+    of pairs, training from the last checkpoint.
     """
     given = {name: value for name, value in locals().items() if name not in ("threads", "config")}
     import remargin

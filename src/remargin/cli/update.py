@@ -27,7 +27,7 @@ def update(
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Update an index in place: follow a collection (--data), add vectors (--vectors), delete documents (--delete)."""
+    """Update an index in place: follow a collection (--data), add vectors (--vectors), or delete (--delete)."""
     import remargin
 
     changes = remargin.update(
