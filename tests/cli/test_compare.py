@@ -143,7 +143,7 @@ BAD: dict[str, tuple[list[Any], str]] = {
     "alpha": (["--alpha", "5"], "an alpha of 5.0"),
     "correction": (["--correction", "tukey"], "unknown correction 'tukey'; choose one of bonferroni, holm, none"),
     "format": (["--format", "pdf"], "unknown format 'pdf'; choose one of terminal, csv, latex, markdown"),
-    "ending": (["--out", "table.docx"], "table.docx: its ending is of no format; end it in .csv, .tex, .md, .txt, or"),
+    "ending": (["--out", "table.docx"], "table.docx: its ending names no format; end it in .csv, .tex, .md, .txt, or"),
     "split": (["--split", "dev"], "dev"),
     "missing file": (["--runs", "nothing.trec"], "nothing.trec: no such file"),
     "samples": (["--samples", "0"], "0 samples"),

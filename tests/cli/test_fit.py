@@ -68,11 +68,12 @@ def test_options_that_are_not_given_leave_the_preset_as_it_is(
 # Defaults that are no number or name in the settings, but follow from the data, the model or the memory.
 ELSEWHERE = {
     "preset": "default",
-    "clusters": "about four batches of queries each",
-    "teacher_scale": "1 for dot products; for cosine, 99% of margins within 1",
+    "clusters": "about four batches per cluster",
+    "teacher_scale": "1 for dot products; for cosine, the factor that brings 99% of the margins within 1",
     "token_budget": "by memory",
     "validation_split": "dev, if there is one",
-    "validation_run": "BM25's",
+    "validation_run": "BM25's ranking",
+    "triplets": "those in --data, if `remargin prepare` put triplets there; else mined with BM25",
 }
 
 
@@ -81,11 +82,14 @@ def test_help_shows_the_defaults_as_they_are() -> None:
     options = [p for p in get_command(app).commands["fit"].params if isinstance(getattr(p, "show_default", None), str)]  # type: ignore[attr-defined]
     shown = {str(option.name): option.show_default for option in options}  # type: ignore[attr-defined]
     assert {"steps", "batch_size", "learning_rate", "validate_every", "target"} <= shown.keys()
-    assert shown.pop("patience") == "never"
+    assert shown.pop("patience") == "no early stopping"
     assert known["patience"] is None
-    assert shown.pop("threads") == "one for each core"
+    assert shown.pop("threads") == "one per core"
     lengths = inspect.signature(BiEncoder.__init__).parameters
     for name in ("query_length", "document_length"):
         assert shown.pop(name) == f"the model's own, or {lengths[name].default}"
     assert {name: shown.pop(name) for name in ELSEWHERE} == ELSEWHERE
+    for name in [name for name in shown if isinstance(known[name], bool)]:
+        flag = name.replace("_", "-")
+        assert shown.pop(name) == (flag if known[name] else f"no-{flag}")
     assert shown == {name: f"{known[name]:g}" if isinstance(known[name], float) else str(known[name]) for name in shown}

@@ -148,7 +148,7 @@ def test_a_weight_is_chosen_without_documents_that_are_the_query_itself(
         (("search", "--index", "{here}"), "remargin_index.json: not found"),
         (("search", "--index", "lucene"), "unknown index 'lucene'"),
         (("search", "--index", "faiss"), "index 'faiss' needs a model"),
-        (("fuse", "--runs", "{here}/a", "--weight", "0.5"), "a weight is between two runs, not 1"),
+        (("fuse", "--runs", "{here}/a", "--weight", "0.5"), "a weighted sum needs two run files, not 1"),
         (("fuse", "--runs", "{here}/a", "{here}/b"), "a: no such file"),
         (
             ("fuse", "--runs", "{here}/a", "{here}/b", "--split", "dev"),

@@ -158,7 +158,7 @@ def test_two_at_once_do_not_share_their_work(
 
 
 def test_wrong_settings_are_one_clear_line(collection: Collection, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"t\.csv: the table to write is a \.tsv or \.tsv\.gz"):
+    with pytest.raises(InputError, match=r"t\.csv: the name of the table does not end in \.tsv or \.tsv\.gz"):
         mine(collection, tmp_path / "t.csv")
     with pytest.raises(InputError, match="unknown negatives 'hard'; use bm25, random, model"):
         MiningSettings("hard")  # type: ignore[arg-type]

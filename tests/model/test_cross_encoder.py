@@ -145,7 +145,7 @@ def test_an_encoder_gets_a_new_seeded_head(tiny_model: Any, caplog: pytest.LogCa
     for family in FAMILIES:
         one, same, other = (CrossEncoder.from_pretrained(tiny_model(family), seed=seed) for seed in (1, 1, 2))
         assert one.untrained
-        assert "has no head for scores: a new one, seed 1" in caplog.text
+        assert "has no head for scores: a new one is initialised with seed 1" in caplog.text
         heads = [dict(model.model.named_parameters()) for model in (one, same, other)]
         changed = [name for name in heads[0] if not torch.equal(heads[0][name], heads[2][name])]
         assert changed

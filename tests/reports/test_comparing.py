@@ -70,7 +70,7 @@ def test_bad_input_is_found_before_anything_is_read(runs: dict[str, Run], tmp_pa
         compare(runs, nowhere, reference="c")
     with pytest.raises(InputError, match="unknown format"):
         compare(runs, nowhere, format="word")
-    with pytest.raises(InputError, match="its ending is of no format"):
+    with pytest.raises(InputError, match="its ending names no format"):
         compare(runs, nowhere, out=tmp_path / "table.docx")
     with pytest.raises(InputError, match="given twice"):
         compare([tmp_path / "a.trec", tmp_path / "a.trec"], nowhere)

@@ -90,7 +90,7 @@ def test_vectors_of_an_index_that_could_not_be_built_are_kept(
     place = tmp_path / "index.vectors"
     with monkeypatch.context() as broken:
         broken.setattr(module, "build_index", fail)
-        advice = f"{tmp_path / 'index'}: no space left; the vectors stay: to go on with them, give --vectors {place}"
+        advice = f"{tmp_path / 'index'}: no space left; the vectors stay: to continue with them, give --vectors {place}"
         with pytest.raises(InputError, match=re.escape(advice)):
             index(tmp_path / "index", data=data, model=model, skip_bad=True)
     with pytest.raises(InputError, match="is there already, perhaps from a build that was stopped"):

@@ -352,7 +352,7 @@ def test_cut_documents_are_counted(teacher: CrossEncoder, tmp_path: Path) -> Non
 
 def test_a_place_that_is_taken_or_unreadable_is_refused_at_once(teacher: CrossEncoder, tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("q1\td1\td2\n")
-    with pytest.raises(InputError, match=r"o\.csv: the table to write is a \.tsv or \.tsv\.gz"):
+    with pytest.raises(InputError, match=r"o\.csv: the name of the table does not end in \.tsv or \.tsv\.gz"):
         score_triplets(tmp_path / "t.tsv", tmp_path / "o.csv", teacher, made_up())
     score_triplets(tmp_path / "t.tsv", tmp_path / "o.tsv", teacher, made_up())
     with pytest.raises(InputError, match=r"o\.tsv: already exists"):

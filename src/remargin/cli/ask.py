@@ -8,21 +8,24 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Data, Model
+from remargin.cli.options import Config, IndexModel
 from remargin.progress import tell
 
 SHOWN = 240  # characters of a document
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="What to look for, in quotes.")],
-    index: Annotated[Path, typer.Option(help="A folder that `remargin index` wrote.")],
-    k: Annotated[int, typer.Option(min=1, help="How many documents.")] = 5,
-    model: Model = None,
-    data: Data = None,
+    question: Annotated[str, typer.Argument(help="Question, in quotes.")],
+    index: Annotated[Path, typer.Option(help="Index folder that `remargin index` wrote.")],
+    k: Annotated[int, typer.Option(min=1, help="Number of documents to show.")] = 5,
+    model: IndexModel = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Collection to read the texts from.", show_default="the collection of the index"),
+    ] = None,
     config: Config = None,
 ) -> None:
-    """Ask an index one question, and read the best documents. Texts are those of the collection that it was made of."""
+    """Ask an index one question, and show the best documents."""
     import remargin
 
     answers = remargin.ask(question, index, k, model, data)

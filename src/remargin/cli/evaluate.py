@@ -7,23 +7,23 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Measures, Overwrite, RequiredData, SkipBad, Split, measure_names
+from remargin.cli.options import Config, Overwrite, RequiredData, SkipBad, Split, measure_names, measures_option
 from remargin.progress import tell
 
 
 def evaluate(
     data: RequiredData,
-    run: Annotated[Path, typer.Option(help="The run file to measure.")],
-    measures: Measures = None,
-    per_query: Annotated[Path | None, typer.Option(help="A CSV file to write with each query's values.")] = None,
+    run: Annotated[Path, typer.Option(help="Run file to measure.")],
+    measures: Annotated[list[str] | None, measures_option("nDCG@10 R@100 RR")] = None,
+    per_query: Annotated[Path | None, typer.Option(help="CSV file to write the values of each query to.")] = None,
     split: Split = "test",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     config: Config = None,
 ) -> None:
-    """Measure a run file against a collection's judgments, as trec_eval does.
+    """Measure a run file against a collection's relevance judgments, as trec_eval does.
 
-    Prints each measure, its mean, and the share of documents down to its cutoff that are judged.
+    Prints the mean of each measure, and the share of judged documents down to the measure's cutoff.
     """
     import remargin
     from remargin.evaluation.measures import DEFAULT_MEASURES, judged_cutoff

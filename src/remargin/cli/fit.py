@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import RequiredData, config_option, skip_bad_option, threads_option
+from remargin.cli.options import (
+    BATCH_SIZE,
+    IN_BATCH,
+    PATIENCE,
+    START,
+    TRIPLETS,
+    RequiredData,
+    config_option,
+    skip_bad_option,
+    threads_option,
+)
 from remargin.progress import tell
 
 DATA, LOSS, SCHEDULE, SPEED, VALIDATION, OUTPUT = "Data", "Loss", "Schedule", "Speed", "Validation", "Output"
@@ -23,25 +33,21 @@ def _option(panel: str | None, help: str, default: str | bool = True) -> Any:
 
 def fit(
     data: RequiredData,
-    model: Annotated[str, _option(None, "Encoder to start from: a folder or a Hugging Face name.")],
-    out: Annotated[Path, _option(None, "Folder of the training run: models, metrics, checkpoint, config.")],
+    model: Annotated[str, _option(None, START)],
+    out: Annotated[Path, _option(None, "Folder of the training run: models, metrics, checkpoint, settings.")],
     target: Annotated[
         str | None,
         _option(
             None,
-            "Target of the margins: distributed, adaptive, mean, teacher, or a number (static); contrastive is another "
-            "loss.",
+            "Target of the margin loss: distributed, adaptive, mean, teacher, or a number (a static margin); or "
+            "contrastive, for the contrastive loss.",
             "distributed",
         ),
     ] = None,
-    steps: Annotated[int | None, _option(None, "Optimiser steps.", "400")] = None,
+    steps: Annotated[int | None, _option(None, "Number of optimiser steps.", "400")] = None,
     triplets: Annotated[
         Path | None,
-        _option(
-            DATA,
-            "Triplets of ids, as `remargin mine` writes them. Without them: the triplets in a folder of `remargin "
-            "prepare`, or triplets mined with BM25.",
-        ),
+        _option(DATA, TRIPLETS, "those in --data, if `remargin prepare` put triplets there; else mined with BM25"),
     ] = None,
     sampler: Annotated[
         str | None,
@@ -52,10 +58,11 @@ def fit(
         ),
     ] = None,
     clusters: Annotated[
-        int | None, _option(DATA, "Number of topics for tas.", "about four batches of queries each")
+        int | None,
+        _option(DATA, "Number of query clusters (topics) for tas and tas-balanced.", "about four batches per cluster"),
     ] = None,
     drop_bins: Annotated[
-        int | None, _option(DATA, "Margin bins to leave out in tas-balanced, of 10, easy negatives first.", "0")
+        int | None, _option(DATA, "Margin bins, of 10, that tas-balanced leaves out, easiest negatives first.", "0")
     ] = None,
     pooling: Annotated[str, _option(DATA, "Pooling of token vectors: auto, cls, cls+linear, cls+pooler or mean.")] = (
         "auto"
@@ -67,25 +74,40 @@ def fit(
         int | None, _option(DATA, "Maximum document length in tokens.", "the model's own, or 200")
     ] = None,
     skip_bad: Annotated[bool, skip_bad_option(DATA)] = False,
-    in_batch: Annotated[bool | None, _option(LOSS, "Contrast each query with every negative of the batch.")] = None,
-    error: Annotated[str | None, _option(LOSS, "Error of margin and target: l2, l1 or softplus.", "l2")] = None,
-    stop_gradient: Annotated[bool | None, _option(LOSS, "No gradient through the target.")] = None,
+    in_batch: Annotated[bool | None, _option(LOSS, IN_BATCH, "no-in-batch")] = None,
+    error: Annotated[str | None, _option(LOSS, "Error between margin and target: l2, l1 or softplus.", "l2")] = None,
+    stop_gradient: Annotated[
+        bool | None, _option(LOSS, "Stop the gradient through the target.", "no-stop-gradient")
+    ] = None,
     temperature: Annotated[float | None, _option(LOSS, "Temperature of the contrastive loss.", "0.05")] = None,
     teacher_scale: Annotated[
         float | None,
-        _option(LOSS, "Factor on the teacher's margins.", "1 for dot products; for cosine, 99% of margins within 1"),
+        _option(
+            LOSS,
+            "Factor to multiply the teacher's margins by.",
+            "1 for dot products; for cosine, the factor that brings 99% of the margins within 1",
+        ),
     ] = None,
     in_batch_teacher: Annotated[
         str | None,
-        _option(LOSS, "Encoder that scores every pair of a batch: the second teacher of TAS-B's dual supervision."),
+        _option(LOSS, "Second teacher for TAS-B's dual supervision: an encoder that scores every pair of a batch."),
     ] = None,
     preset: Annotated[
-        str | None, _option(SCHEDULE, "Preset: default, paper, or released (the paper's code).", "default")
+        str | None,
+        _option(
+            SCHEDULE,
+            "Preset for all other settings: default, paper, or released (the paper's code).",
+            "default",
+        ),
     ] = None,
-    batch_size: Annotated[int | None, _option(SCHEDULE, "Triplets in a batch.", "64")] = None,
-    accumulate: Annotated[int | None, _option(SCHEDULE, "Batches in a step (gradient accumulation).", "1")] = None,
+    batch_size: Annotated[int | None, _option(SCHEDULE, BATCH_SIZE, "64")] = None,
+    accumulate: Annotated[
+        int | None, _option(SCHEDULE, "Batches per optimiser step (gradient accumulation).", "1")
+    ] = None,
     learning_rate: Annotated[float | None, _option(SCHEDULE, "Peak learning rate.", "0.0001")] = None,
-    warm_up: Annotated[float | None, _option(SCHEDULE, "Share of the steps for linear warm-up.", "0.1")] = None,
+    warm_up: Annotated[
+        float | None, _option(SCHEDULE, "Fraction of the steps for linear learning-rate warm-up.", "0.1")
+    ] = None,
     schedule: Annotated[
         str | None, _option(SCHEDULE, "Learning-rate schedule: constant, linear or exponential.", "linear")
     ] = None,
@@ -93,27 +115,36 @@ def fit(
         float | None, _option(SCHEDULE, "Decay factor per step of the exponential schedule.", "0.99999")
     ] = None,
     weight_decay: Annotated[
-        float | None, _option(SCHEDULE, "Weight decay; none on biases and LayerNorm.", "1e-06")
+        float | None, _option(SCHEDULE, "Weight decay, not applied to biases and LayerNorm.", "1e-06")
     ] = None,
     clip: Annotated[float | None, _option(SCHEDULE, "Maximum gradient norm.", "1")] = None,
     attention_dropout: Annotated[
-        bool | None, _option(SCHEDULE, "Keep the model's dropout on attention weights.")
+        bool | None, _option(SCHEDULE, "Apply the model's dropout to attention weights.", "no-attention-dropout")
     ] = None,
     seed: Annotated[int | None, _option(SCHEDULE, "Random seed.", "0")] = None,
     precision: Annotated[
-        str | None, _option(SPEED, "Numeric precision of computing: auto, 32, bf16 or 16.", "auto")
+        str | None,
+        _option(
+            SPEED,
+            "Numeric precision of computing: auto (bf16 where the device is fast at it, else 32), 32, bf16 or 16.",
+            "auto",
+        ),
     ] = None,
-    eight_bit: Annotated[bool | None, _option(SPEED, "8-bit optimiser states (needs bitsandbytes).")] = None,
+    eight_bit: Annotated[
+        bool | None, _option(SPEED, "8-bit optimiser states (needs bitsandbytes).", "no-eight-bit")
+    ] = None,
     engine: Annotated[str | None, _option(SPEED, "Batch layout: packed (no padding), padded, or auto.", "auto")] = None,
     compile: Annotated[
         str | None,
         _option(SPEED, "torch.compile: on, off, or auto (on a GPU, from 5,000 steps).", "auto"),
     ] = None,
-    graphs: Annotated[bool | None, _option(SPEED, "Replay small steps from CUDA graphs.")] = None,
+    graphs: Annotated[bool | None, _option(SPEED, "On a GPU, replay small steps from CUDA graphs.", "graphs")] = None,
     token_budget: Annotated[
         int | None,
         _option(
-            SPEED, "Maximum tokens in memory at once; a larger batch is split, with the same gradient.", "by memory"
+            SPEED,
+            "Maximum tokens in memory at once; a larger batch is split into micro-batches, with the same gradient.",
+            "by memory",
         ),
     ] = None,
     threads: Annotated[int | None, threads_option(SPEED)] = None,
@@ -121,31 +152,31 @@ def fit(
         str | None, _option(VALIDATION, "Split to validate on.", "dev, if there is one")
     ] = None,
     validation_run: Annotated[
-        Path | None, _option(VALIDATION, "Run file of the validation queries to re-rank.", "BM25's")
+        Path | None,
+        _option(VALIDATION, "First-stage run file of the validation queries, to re-rank.", "BM25's ranking"),
     ] = None,
     validation_measure: Annotated[
-        str | None, _option(VALIDATION, "Measure that selects the best model, as ir_measures names it.", "nDCG@10")
+        str | None, _option(VALIDATION, "Measure that selects the best model, by its ir_measures name.", "nDCG@10")
     ] = None,
     validation_depth: Annotated[
-        int | None, _option(VALIDATION, "Documents to re-rank for each validation query.", "100")
+        int | None, _option(VALIDATION, "Documents to re-rank per validation query.", "100")
     ] = None,
     validation_queries: Annotated[
         int | None, _option(VALIDATION, "Maximum number of validation queries.", "500")
     ] = None,
     validate_every: Annotated[int | None, _option(VALIDATION, "Steps between validations.", "100")] = None,
-    patience: Annotated[
-        int | None, _option(VALIDATION, "Early stopping: validations without gain before training ends.", "never")
-    ] = None,
+    patience: Annotated[int | None, _option(VALIDATION, PATIENCE, "no early stopping")] = None,
     also: Annotated[
-        str | None, _option(VALIDATION, "Another collection, measured before and after: what the model forgets.")
+        str | None,
+        _option(VALIDATION, "Another collection to measure before and after training, to see what the model forgets."),
     ] = None,
     save_every: Annotated[int | None, _option(OUTPUT, "Steps between checkpoints.", "100")] = None,
     log_every: Annotated[int | None, _option(OUTPUT, "Steps between log lines.", "10")] = None,
-    resume: Annotated[bool, _option(OUTPUT, "Continue a training run that was interrupted.")] = False,
-    tensorboard: Annotated[bool, _option(OUTPUT, "Log for TensorBoard, too.")] = False,
+    resume: Annotated[bool, _option(OUTPUT, "Resume an interrupted training run.")] = False,
+    tensorboard: Annotated[bool, _option(OUTPUT, "Also log to TensorBoard.")] = False,
     loggers: Annotated[
         list[str] | None,
-        _option(OUTPUT, "Lightning logger: its class and arguments, as in 'a_package.ALogger name=x'."),
+        _option(OUTPUT, "Further Lightning logger, as its class and arguments: 'a_package.ALogger name=x'."),
     ] = None,
     config: Annotated[Path | None, config_option(OUTPUT)] = None,
 ) -> None:
@@ -157,6 +188,6 @@ def fit(
     if fitted.best is not None and fitted.before is not None:
         best = f"{fitted.best:.4f} at step {fitted.best_step}{', stopped early' if fitted.stopped_early else ''}"
         if fitted.best_step == 0:
-            tell("training did not help on dev: the best model is the one before it", error=True)
+            tell("training did not help on dev: the best model is the model before training", error=True)
         tell(f"{fitted.measure}: {fitted.before:.4f} before, {best}")
     tell(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s")

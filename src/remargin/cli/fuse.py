@@ -7,37 +7,43 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Data, Overwrite, SkipBad
+from remargin.cli.options import RUN_FILE, Config, Data, Overwrite, SkipBad
 from remargin.progress import tell
 
 
 def fuse(
-    runs: Annotated[list[Path], typer.Option(help="Two run files or more: --runs bm25.trec dense.trec.")],
-    out: Annotated[Path, typer.Option(help="The run file to write; a name in .gz compresses it.")],
+    runs: Annotated[list[Path], typer.Option(help="Run files, two or more: --runs bm25.trec dense.trec.")],
+    out: Annotated[Path, typer.Option(help=RUN_FILE)],
     weight: Annotated[
-        float | None, typer.Option(help="Weight of the second run in a sum of scores, 0 to 1, instead of --k.")
+        float | None, typer.Option(help="Weight, 0 to 1, of the second run file in a weighted sum of scores.")
     ] = None,
     tune: Annotated[
-        list[Path] | None, typer.Option(help="Two run files of --split, in the same order, to choose the weight with.")
+        list[Path] | None,
+        typer.Option(
+            help="Two run files of the queries of --split, in the order of --runs, to choose the weight with."
+        ),
     ] = None,
     data: Data = None,
-    split: Annotated[
-        str | None, typer.Option(help="Split of the collection to choose the weight on.", show_default="dev")
-    ] = None,
+    split: Annotated[str | None, typer.Option(help="Split to choose the weight on.", show_default="dev")] = None,
     measure: Annotated[
         str | None,
-        typer.Option("--measure", "--measures", help="Measure to choose the weight by.", show_default="nDCG@10"),
+        typer.Option(
+            "--measure",
+            "--measures",
+            help="Measure to choose the weight by, by its ir_measures name.",
+            show_default="nDCG@10",
+        ),
     ] = None,
     k: Annotated[
         float | None,
-        typer.Option(help="Constant of reciprocal rank fusion: a rank scores 1 / (k + rank).", show_default="60"),
+        typer.Option(help="Constant k of reciprocal rank fusion: each rank adds 1 / (k + rank).", show_default="60"),
     ] = None,
-    depth: Annotated[int, typer.Option(min=1, help="Documents for each query.")] = 1000,
+    depth: Annotated[int, typer.Option(min=1, help="Maximum number of documents per query.")] = 1000,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     config: Config = None,
 ) -> None:
-    """Fuse runs by reciprocal rank, or two of them by a weighted sum of scores, given or chosen on a dev split."""
+    """Fuse run files by reciprocal rank, or two run files by a weighted sum of scores (--weight or --tune)."""
     import remargin
 
     fusion = remargin.fuse(

@@ -7,55 +7,58 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.encode import Length, PassageLength, PassageOverlap, tell_truncated
-from remargin.cli.options import Config, Data, Model, Overwrite, SkipBad, Threads
+from remargin.cli.encode import DTYPE, Length, PassageLength, PassageOverlap, tell_truncated
+from remargin.cli.options import MODEL, PRECISION, Config, Data, Overwrite, SkipBad, Threads
 from remargin.progress import tell
 
 
 def index(
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    out: Annotated[Path, typer.Option(help="Index folder to write.")],
     vectors: Annotated[
-        Path | None, typer.Option(help="Vectors that `remargin encode` wrote, instead of --data.")
+        Path | None, typer.Option(help="Vectors that `remargin encode` wrote, instead of --data and --model.")
     ] = None,
     data: Data = None,
-    model: Model = None,
-    index: Annotated[str, typer.Option(help="exact, faiss (the paper's HNSW over OPQ), milvus, or bm25.")] = "exact",
+    model: Annotated[str | None, typer.Option(help=f"{MODEL} bm25 needs none.")] = None,
+    index: Annotated[
+        str, typer.Option(help="Kind of index: exact, faiss (the paper's HNSW over OPQ), milvus or bm25.")
+    ] = "exact",
     dtype: Annotated[
         str | None,
-        typer.Option(help="Type of the stored numbers: float32, or float16 of half the size.", show_default="float32"),
+        typer.Option(help=DTYPE, show_default="float32"),
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option(help="Numeric precision to compute in: 32, bf16, or auto.", show_default="auto"),
+        typer.Option(help=PRECISION, show_default="auto"),
     ] = None,
     passage_length: PassageLength = None,
     passage_overlap: PassageOverlap = None,
     length: Length = None,
     coding: Annotated[
-        str | None, typer.Option(help="exact: scalar (int8) or binary quantisation, with exact re-scoring.")
+        str | None, typer.Option(help="exact: quantisation of the vectors to search, int8 (scalar) or binary.")
     ] = None,
     over_fetch: Annotated[
         int | None,
-        typer.Option(help="Candidates to re-score exactly for each wanted document.", show_default="8, or 2 for int8"),
+        typer.Option(help="Candidates to re-score exactly per document to return.", show_default="8, or 2 for int8"),
     ] = None,
     factory: Annotated[
-        str | None, typer.Option(help="faiss: any index, as a factory string; milvus: an index type.")
+        str | None, typer.Option(help="faiss: factory string of another index; milvus: index type.")
     ] = None,
     links: Annotated[int | None, typer.Option(help="faiss: HNSW neighbours per vector (M).", show_default="32")] = None,
     ef_construction: Annotated[
-        int | None, typer.Option(help="faiss: HNSW candidates for neighbours while building.", show_default="200")
+        int | None, typer.Option(help="faiss: HNSW candidate neighbours per vector while building.", show_default="200")
     ] = None,
     code_bytes: Annotated[
-        int | None, typer.Option(help="faiss: bytes of the product-quantisation code.", show_default="32")
+        int | None,
+        typer.Option(help="faiss: bytes per vector of the product-quantisation (OPQ) code.", show_default="32"),
     ] = None,
     search_parameters: Annotated[
         str | None, typer.Option(help="faiss: search parameters, such as nprobe=64 for IVF indexes.")
     ] = None,
     uri: Annotated[
-        str | None, typer.Option(help="milvus: address of a server.", show_default="a file in the folder")
+        str | None, typer.Option(help="milvus: address of the server.", show_default="a file in the index folder")
     ] = None,
-    k1: Annotated[float | None, typer.Option(help="bm25: term-frequency saturation.", show_default="0.9")] = None,
-    b: Annotated[float | None, typer.Option(help="bm25: length normalisation, 0 to 1.", show_default="0.4")] = None,
+    k1: Annotated[float | None, typer.Option(help="bm25: term-frequency saturation (k1).", show_default="0.9")] = None,
+    b: Annotated[float | None, typer.Option(help="bm25: length normalisation (b), 0 to 1.", show_default="0.4")] = None,
     language: Annotated[
         str | None, typer.Option(help="bm25: language of the stemmer and the stop words.", show_default="english")
     ] = None,
@@ -64,7 +67,7 @@ def index(
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Build an index, from vectors or straight from a collection; `remargin search --index FOLDER` uses it."""
+    """Build an index of a collection or of vectors, for `remargin search --index FOLDER` and `remargin ask`."""
     import remargin
 
     built = remargin.index(

@@ -6,7 +6,7 @@ from remargin.progress import tell
 
 
 def info() -> None:
-    """Show versions and devices: what a bug report needs."""
+    """Print versions and devices, for a bug report."""
     import remargin
 
     here = remargin.info()

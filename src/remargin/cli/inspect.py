@@ -7,20 +7,24 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import INT, Config
+from remargin.cli.options import BATCH_SIZE, INT, Config, RequiredModel
 from remargin.cli.screen import print_tables, screen_width
 
 
 def inspect(
-    data: Annotated[Path, typer.Option(help="Folder that `prepare` or `fit` (OUT/data) wrote, with triplets.")],
-    model: Annotated[str, typer.Option(help="Encoder: a folder or a Hugging Face name.")],
-    query: Annotated[str | None, typer.Option(help="Id of a query in the batch.", show_default="the first")] = None,
-    batch: Annotated[int, typer.Option(min=0, metavar=INT, help="Number of the batch in training, from 0.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1, metavar=INT, help="Triplets in a batch.")] = 64,
+    data: Annotated[
+        Path, typer.Option(help="Prepared folder with triplets: of `remargin prepare`, or OUT/data of `remargin fit`.")
+    ],
+    model: RequiredModel,
+    query: Annotated[
+        str | None, typer.Option(help="Id of a query of the batch.", show_default="the first query")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=0, metavar=INT, help="Number of the training batch, from 0.")] = 0,
+    batch_size: Annotated[int, typer.Option(min=1, metavar=INT, help=BATCH_SIZE)] = 64,
     seed: Annotated[int, typer.Option(help="Random seed of the training run.")] = 0,
     config: Config = None,
 ) -> None:
-    """Show a query of a batch, its positive, and the negatives with the highest, a middle and the lowest target."""
+    """Explain one training instance: a query, its positive, and negatives with a high, a middle and a low target."""
     import remargin
     from remargin.training.inspection import LONGEST, instance_table
 

@@ -7,18 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Model, Overwrite, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import MODEL, Config, Overwrite, RequiredData, SkipBad, Split, Threads
 from remargin.progress import tell
 
 
 def mine(
     data: RequiredData,
-    out: Annotated[Path, typer.Option(help="The table to write: .tsv or .tsv.gz.")],
-    negatives: Annotated[str, typer.Option(help="Source of the negatives: bm25, random, or model.")] = "bm25",
-    model: Model = None,
-    depth: Annotated[int, typer.Option(help="Rank down to which negatives are drawn from a ranking.")] = 1000,
-    triplets: Annotated[int, typer.Option(help="Triplets for each query and positive.")] = 1,
-    per_triplet: Annotated[int, typer.Option(help="Negatives in each triplet.")] = 1,
+    out: Annotated[Path, typer.Option(help="Table of triplets to write: .tsv or .tsv.gz.")],
+    negatives: Annotated[
+        str, typer.Option(help="Source of the negatives: bm25, random, or model (the ranking of --model).")
+    ] = "bm25",
+    model: Annotated[str | None, typer.Option(help=MODEL)] = None,
+    depth: Annotated[int, typer.Option(help="Depth of the ranking that negatives are drawn from.")] = 1000,
+    triplets: Annotated[int, typer.Option(help="Triplets per pair of query and positive.")] = 1,
+    per_triplet: Annotated[int, typer.Option(help="Negatives per triplet.")] = 1,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     split: Split = "train",
     skip_bad: SkipBad = False,
@@ -26,7 +28,7 @@ def mine(
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Mine training triplets from judgments; a document known to be relevant is never a negative."""
+    """Mine training triplets from relevance judgments. A document that is judged relevant is never a negative."""
     import remargin
 
     source: Any = negatives  # checked by `mine` itself

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -15,9 +15,6 @@ from typer.core import TyperCommand
 from remargin.cli.config import read_config
 from remargin.errors import InputError
 from remargin.progress import tell
-
-if TYPE_CHECKING:
-    pass
 
 
 def _load(context: typer.Context, path: Path | None) -> Path | None:
@@ -122,20 +119,26 @@ INT = "<int>"  # for a number with bounds: these would take the help's room on t
 
 def threads_option(panel: str | None = None) -> Any:
     """`--threads`, in a panel of the help."""
-    help = "CPU threads to compute with."
-    many = "one for each core"
+    help = "Number of CPU threads."
+    many = "one per core"
     return typer.Option(min=1, callback=_set_threads, metavar=INT, help=help, show_default=many, rich_help_panel=panel)
 
 
 def config_option(panel: str | None = None) -> Any:
     """`--config`, in a panel of the help."""
-    help = "YAML file of these options; flags override it."
+    help = "YAML file with these options; options on the command line override it."
     return typer.Option(callback=_load, is_eager=True, help=help, rich_help_panel=panel)
 
 
 def skip_bad_option(panel: str | None = None) -> Any:
     """`--skip-bad`, in a panel of the help."""
-    return typer.Option(help="Skip bad input, and count it.", rich_help_panel=panel)
+    return typer.Option(help="Skip bad input, and report how much was skipped.", rich_help_panel=panel)
+
+
+def measures_option(default: str) -> Any:
+    """`--measures`, with the default to show."""
+    help = "Measures, by their ir_measures names: --measures nDCG@10 R@1000."
+    return typer.Option("--measures", "--measure", help=help, show_default=default)
 
 
 def overwrite_option(panel: str | None = None) -> Any:
@@ -145,22 +148,27 @@ def overwrite_option(panel: str | None = None) -> Any:
 
 Threads = Annotated[int | None, threads_option()]
 Config = Annotated[Path | None, config_option()]
-_DATA = typer.Option(
-    help="Collection: a BEIR folder; irds:NAME; pairs:FILE (CSV, TSV, JSONL or Parquet; append "
-    "?query=COLUMN&document=COLUMN, quoted, to name its columns); or docstrings:PACKAGE,PACKAGE (or stdlib, or a "
-    "folder of code)."
+DATA = (
+    "Collection: a BEIR folder; pairs:FILE (CSV, TSV, JSONL or Parquet with a query and a document in each row; append "
+    "?query=NAME&document=NAME, quoted, to name the columns); irds:NAME (ir_datasets); or "
+    "docstrings:PACKAGE,PACKAGE (also stdlib, or a folder of Python code)."
 )
-Data = Annotated[str | None, _DATA]
-RequiredData = Annotated[str, _DATA]
-Model = Annotated[str | None, typer.Option(help="Encoder: a folder or a Hugging Face name.")]
-Precision = Annotated[
-    str,
-    typer.Option(help="Numeric precision of computing: 32, bf16, or auto (bf16 on a GPU, 32 on a CPU)."),
-]
-Measures = Annotated[
-    list[str] | None,
-    typer.Option("--measures", "--measure", help="Measures, as ir_measures names them: --measures nDCG@10 R@1000."),
-]
-Split = Annotated[str, typer.Option(help="Split of the collection.")]
+DATA_WITH_SPLITS = "Collection with train, dev and test queries, in any form that `remargin fit --data` takes."
+MODEL = "Encoder: a folder or a Hugging Face name."
+START = "Encoder to start from: a folder or a Hugging Face name."
+TRIPLETS = "Table of triplets of ids, as `remargin mine` writes it."
+IN_BATCH = "In-batch negatives: contrast each query with every negative of the batch."
+BATCH_SIZE = "Triplets per batch."
+PATIENCE = "Validations without improvement before early stopping."
+BOUND = "Equivalence bound of the TOST: the largest difference that does not matter."
+PRECISION = "Numeric precision of computing: auto (bf16 on a GPU, 32 on a CPU), 32 or bf16."
+RUN_FILE = "Run file to write; a name that ends in .gz is compressed."
+
+Data = Annotated[str | None, typer.Option(help=DATA)]
+RequiredData = Annotated[str, typer.Option(help=DATA)]
+RequiredModel = Annotated[str, typer.Option(help=MODEL)]
+IndexModel = Annotated[str | None, typer.Option(help=MODEL, show_default="the encoder of the index")]
+Precision = Annotated[str, typer.Option(help=PRECISION)]
+Split = Annotated[str, typer.Option(help="Split of the collection: train, dev, test, or another that it has.")]
 SkipBad = Annotated[bool, skip_bad_option()]
 Overwrite = Annotated[bool, overwrite_option()]

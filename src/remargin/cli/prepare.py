@@ -15,29 +15,30 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    model: Annotated[str, typer.Option(help="The model whose tokenizer to use: a folder or a Hugging Face name.")],
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    model: Annotated[str, typer.Option(help="Model whose tokenizer to use: a folder or a Hugging Face name.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
     data: Data = None,
     triplets: Annotated[
         Path | None,
         typer.Option(
-            help="A table of triplets: query_id, positive_id and negative_id over --data; or the texts query, positive "
-            "and negative, without --data."
+            help="Table of triplets: of ids (query_id, positive_id, negative_id) over --data, or of texts (query, "
+            "positive, negative) without --data."
         ),
     ] = None,
-    query_length: Annotated[int, typer.Option(min=3, max=100_000, help="Maximum query length, in tokens.")] = 30,
-    document_length: Annotated[int, typer.Option(min=3, max=100_000, help="Maximum document length, in tokens.")] = 200,
-    query_prefix: Annotated[str, typer.Option(help="Text put before every query.")] = "",
-    document_prefix: Annotated[str, typer.Option(help="Text put before every document.")] = "",
+    query_length: Annotated[int, typer.Option(min=3, max=100_000, help="Maximum query length in tokens.")] = 30,
+    document_length: Annotated[int, typer.Option(min=3, max=100_000, help="Maximum document length in tokens.")] = 200,
+    query_prefix: Annotated[str, typer.Option(help="Text to put before every query.")] = "",
+    document_prefix: Annotated[str, typer.Option(help="Text to put before every document.")] = "",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Turn texts, pairs or triplets into a collection and its token store. If interrupted, the same command continues.
+    """Turn texts, pairs or triplets into a collection and its token store. If interrupted, the same command resumes.
 
-    The output is a BEIR folder, which any tool reads and the other commands take as --data. Triplets may have several
-    negatives (negative_1, negative_2, ...) and a teacher's scores (positive_score, negative_score_1, ...).
+    The output is a BEIR folder, which the other commands take as --data.
+    Triplets may have several negatives (negative_1, negative_2, ...) and a
+    teacher's scores (positive_score, negative_score_1, ...).
     """
     import remargin
 

@@ -16,11 +16,14 @@ def report(
         list[Path],
         typer.Argument(
             metavar="DIR",
-            help="Folders that `remargin reproduce` or `remargin fit` wrote, or that contain such folders.",
+            help="Folders that `remargin reproduce`, `benchmark`, `sweep` or `fit` wrote, packed studies, or folders "
+            "of these.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="HTML page to write.")],
-    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Title of the page.", show_default="that of the only section, or remargin report")
+    ] = None,
     overwrite: Overwrite = False,
     config: Config = None,
 ) -> None:

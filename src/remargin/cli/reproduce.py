@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remargin.cli.options import Config, Threads, given_options, is_typed, model_names
+from remargin.cli.options import (
+    BATCH_SIZE,
+    DATA_WITH_SPLITS,
+    PATIENCE,
+    TRIPLETS,
+    Config,
+    Threads,
+    given_options,
+    is_typed,
+    model_names,
+)
 from remargin.cli.screen import print_tables, say
 from remargin.errors import refuse_idle
 from remargin.progress import tell
@@ -22,102 +32,143 @@ FROM_FILES = "a study that is made again from its files (without --data)"
 GRIDS, COLLECTIONS, TRAIN = "Grids and seeds", "Collections", "Training"
 
 EXPERIMENTS = """
-loss-geometry (figure 2), static-margins (figure 3), adaptive-margins (figure 4), distributed-margins (figure 5),
-target-evolution (figure 6), instance (table 2), variants (table 3), baselines (table 4), zero-shot (table 5), memory;
-claims for the verdicts on the paper's claims alone; or all.
+One or several of: loss-geometry (figure 2), static-margins (figure 3), adaptive-margins (figure 4), distributed-margins
+(figure 5), target-evolution (figure 6), instance (table 2), variants (table 3), baselines (table 4), zero-shot (table
+5), memory (mixed precision and 8-bit states); claims (only the verdicts on the paper's claims); or all.
 """
 
 
 def reproduce(
     context: typer.Context,
     experiments: Annotated[list[str], typer.Argument(metavar="EXPERIMENT...", help=EXPERIMENTS)],
-    out: Annotated[Path, typer.Option(help="Folder of the study. An interrupted study resumes.")],
+    out: Annotated[Path, typer.Option(help="Folder of the study. If interrupted, the same command resumes.")],
     data: Annotated[
         str | None,
-        typer.Option(help="Collection with train, dev and test queries. Without it, nothing is trained, only drawn."),
+        typer.Option(help=f"{DATA_WITH_SPLITS} Without --data, tables and figures are drawn from the results in OUT."),
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="Encoders to start from, folders or Hugging Face names: NAME=PATH.")
+        list[str] | None,
+        typer.Option(help="Encoders to start from: folders or Hugging Face names. NAME=PATH sets the name in tables."),
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option(help="Maximum triplets of a training run; sweeps, validations and untyped grids shrink with it."),
+        typer.Option(
+            help="Maximum triplets per training run. Sweeps, validation intervals and grids shrink with the budget, "
+            "except those that are given on the command line."
+        ),
     ] = None,
-    plan: Annotated[bool, typer.Option(help="Show what would be trained, and train nothing.")] = False,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            help="List the training runs and measurements, done and to do, with the expected time. Train nothing."
+        ),
+    ] = False,
     jobs: Annotated[
         int,
-        typer.Option(min=1, help="Training runs at once, for a GPU that one run leaves idle. Times are then longer."),
+        typer.Option(min=1, help="Training runs in parallel, for a GPU that one leaves idle. Each then takes longer."),
     ] = 1,
     zero_shot: Annotated[
         list[str] | None,
         typer.Option(
-            help="Collections for table 5: BEIR folders, irds:NAME, or a BEIR name such as scifact; also NAME=DATA.",
+            help="Collections for table 5: BEIR folders, irds:NAME, or BEIR names such as scifact or SCF. NAME=DATA "
+            "sets the name of the column.",
             rich_help_panel=COLLECTIONS,
         ),
     ] = None,
     also_test: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Further test collections for tables 3 and 4, as DL20 beside DL19.", rich_help_panel=COLLECTIONS
-        ),
+        typer.Option(help="Further test collections for tables 3 and 4, such as DL20.", rich_help_panel=COLLECTIONS),
     ] = None,
     triplets: Annotated[
         Path | None,
         typer.Option(
-            help="Triplets of ids; BM25's negatives if not given. Scores in the file are the teacher's.",
+            help=f"{TRIPLETS} If it has scores, these are the teacher's in table 4.",
             rich_help_panel=COLLECTIONS,
+            show_default="mined with BM25",
         ),
     ] = None,
     relevant: Annotated[
         int | None,
-        typer.Option(help="Lowest relevant grade for recall; 2 for TREC-DL.", rich_help_panel=COLLECTIONS),
+        typer.Option(
+            help="Lowest grade that recall counts as relevant; 2 for TREC-DL.",
+            rich_help_panel=COLLECTIONS,
+            show_default="1",
+        ),
     ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Other settings of fit: paper, released, or default; default if a budget is given.",
+            help="Preset of the training settings, as in `remargin fit`: paper, released or default.",
             rich_help_panel=TRAIN,
-            show_default="paper",
+            show_default="paper; default with --budget",
         ),
     ] = None,
     epoch: Annotated[
-        int | None, typer.Option(help="Maximum triplets of a training run without a budget.", rich_help_panel=TRAIN)
+        int | None,
+        typer.Option(
+            help="Maximum triplets per training run without --budget.",
+            rich_help_panel=TRAIN,
+            show_default="39,780,811, an epoch of MS MARCO",
+        ),
     ] = None,
     sweep_triplets: Annotated[
-        int | None, typer.Option(help="Triplets of each training run of a sweep.", rich_help_panel=TRAIN)
+        int | None,
+        typer.Option(help="Triplets per training run of a sweep.", rich_help_panel=TRAIN, show_default="2,560,000"),
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Triplets in a batch.", rich_help_panel=TRAIN)] = None,
+    batch_size: Annotated[int | None, typer.Option(help=BATCH_SIZE, rich_help_panel=TRAIN, show_default="128")] = None,
     other_batch_size: Annotated[
-        int | None, typer.Option(help="Second batch size of figures 4 and 5.", rich_help_panel=TRAIN)
+        int | None,
+        typer.Option(help="Second batch size of figures 4 and 5.", rich_help_panel=TRAIN, show_default="64"),
     ] = None,
     validate_every: Annotated[
-        int | None, typer.Option(help="Triplets between validations.", rich_help_panel=TRAIN)
+        int | None, typer.Option(help="Triplets between validations.", rich_help_panel=TRAIN, show_default="64,000")
     ] = None,
     validation_queries: Annotated[
-        int | None, typer.Option(help="Maximum number of dev queries.", rich_help_panel=TRAIN)
+        int | None,
+        typer.Option(help="Maximum number of validation queries.", rich_help_panel=TRAIN, show_default="500"),
     ] = None,
     patience: Annotated[
         int | None,
-        typer.Option(help="Validations without improvement before early stopping.", rich_help_panel=TRAIN),
+        typer.Option(
+            help=PATIENCE,
+            rich_help_panel=TRAIN,
+            show_default="16; no early stopping with --budget",
+        ),
     ] = None,
     rates: Annotated[
         list[float] | None,
-        typer.Option(help="Grid of peak learning rates, from which dev chooses.", rich_help_panel=GRIDS),
+        typer.Option(
+            help="Grid of peak learning rates; dev chooses.", rich_help_panel=GRIDS, show_default="the preset's"
+        ),
     ] = None,
     seeds: Annotated[
-        list[int] | None, typer.Option(help="Seeds of table 3; other experiments use the first.", rich_help_panel=GRIDS)
+        list[int] | None,
+        typer.Option(
+            help="Random seeds of table 3; other experiments use the first.", rich_help_panel=GRIDS, show_default="0"
+        ),
     ] = None,
-    margins: Annotated[list[float] | None, typer.Option(help="Grid of static margins.", rich_help_panel=GRIDS)] = None,
+    margins: Annotated[
+        list[float] | None,
+        typer.Option(help="Grid of static margins.", rich_help_panel=GRIDS, show_default="0, 0.1, ... 1"),
+    ] = None,
     temperatures: Annotated[
-        list[float] | None, typer.Option(help="Grid of temperatures of the contrastive loss.", rich_help_panel=GRIDS)
+        list[float] | None,
+        typer.Option(
+            help="Grid of temperatures of the contrastive loss.",
+            rich_help_panel=GRIDS,
+            show_default="0.01, 0.02, 0.05, 0.1, 0.2",
+        ),
     ] = None,
     teacher_scales: Annotated[
-        list[float] | None, typer.Option(help="Grid of scales of a teacher's margins.", rich_help_panel=GRIDS)
+        list[float] | None,
+        typer.Option(
+            help="Grid of factors for the teacher's margins.", rich_help_panel=GRIDS, show_default="0.25, 0.5, 1"
+        ),
     ] = None,
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Make tables and figures of the paper, with your own models and data."""
+    """Reproduce tables and figures of the paper, with your own models and data."""
     import remargin
     from remargin.paper.claims.table import checked_only
     from remargin.paper.running import ALL, CLAIMS
@@ -153,18 +204,18 @@ def reproduce(
 
 
 def _show_plan(plan: Schedule) -> None:
-    """Print every run: whether it is there, is to be trained, or waits for what dev chooses."""
+    """Print every training run and measurement: whether it is done, to do, or waits for what dev chooses."""
     from remargin.study.scheduler import time_left
 
     groups = {
-        "there": plan.done,
+        "done": plan.done,
         "to do": plan.ready,
         "after dev has chosen": plan.later,
-        "no backbone": plan.impossible,
+        "model not given": plan.impossible,
     }
     for state, tasks in groups.items():
         for task in tasks:
             tell(f"{state:>20}  {task.key}" + (f", {task.triplets:,} triplets" if task.triplets else ""))
     counts = ", ".join(f"{len(tasks):,} {state}" for state, tasks in groups.items() if tasks)
     time = "" if plan.seconds is None else f"; about {time_left(plan.seconds)} of training"
-    tell(f"{plan.total:,} runs and measurements: {counts}{time}")
+    tell(f"{plan.total:,} training runs and measurements: {counts}{time}")

@@ -7,17 +7,18 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Overwrite, Precision, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import RUN_FILE, Config, Overwrite, Precision, RequiredData, SkipBad, Split, Threads
 from remargin.progress import tell
 
 
 def rerank(
     data: RequiredData,
-    model: Annotated[str, typer.Option(help="The encoder, or a cross-encoder: a folder or a Hugging Face name.")],
-    run: Annotated[Path, typer.Option(help="The run file whose documents get new scores.")],
-    out: Annotated[Path, typer.Option(help="The run file to write; a name in .gz compresses it.")],
+    model: Annotated[str, typer.Option(help="Encoder or cross-encoder: a folder or a Hugging Face name.")],
+    run: Annotated[Path, typer.Option(help="Run file to re-rank.")],
+    out: Annotated[Path, typer.Option(help=RUN_FILE)],
     depth: Annotated[
-        int | None, typer.Option(min=1, help="Documents of each query to re-rank; the others are left out.")
+        int | None,
+        typer.Option(min=1, help="Documents to re-rank per query; the others are left out.", show_default="all"),
     ] = None,
     precision: Precision = "auto",
     split: Split = "test",
@@ -26,7 +27,7 @@ def rerank(
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Give the documents of a run new scores, by a model's similarity or a cross-encoder's score."""
+    """Re-rank the documents of a run file, by an encoder's similarity or a cross-encoder's score."""
     import remargin
 
     reranked = remargin.rerank(

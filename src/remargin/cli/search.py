@@ -7,25 +7,27 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Model, Overwrite, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import MODEL, RUN_FILE, Config, Overwrite, RequiredData, SkipBad, Split, Threads
 from remargin.progress import tell
 
 
 def search(
     data: RequiredData,
-    out: Annotated[Path, typer.Option(help="The run file to write; a name in .gz compresses it.")],
+    out: Annotated[Path, typer.Option(help=RUN_FILE)],
     index: Annotated[
-        str, typer.Option(help="bm25, exact, faiss or milvus; or a folder that `remargin index` wrote.")
+        str, typer.Option(help="Kind of index: bm25, exact, faiss or milvus; or a folder that `remargin index` wrote.")
     ] = "exact",
-    model: Model = None,
-    k: Annotated[int, typer.Option(min=1, help="Documents for each query.")] = 1000,
+    model: Annotated[
+        str | None, typer.Option(help=f"{MODEL} bm25 needs none, and an index folder has its own.")
+    ] = None,
+    k: Annotated[int, typer.Option(min=1, help="Maximum number of documents per query.")] = 1000,
     split: Split = "test",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Search a collection with each of its queries and write a TREC run file."""
+    """Rank a collection's documents for each of its queries, and write a TREC run file."""
     import remargin
 
     run = remargin.search(data, index, model, k, split=split, skip_bad=skip_bad, out=out, overwrite=overwrite)

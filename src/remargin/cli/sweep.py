@@ -7,29 +7,35 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Threads
+from remargin.cli.options import BATCH_SIZE, DATA_WITH_SPLITS, IN_BATCH, START, TRIPLETS, Config, Threads
 from remargin.cli.screen import print_tables, say
 from remargin.progress import tell
 
 
 def sweep(
-    data: Annotated[str, typer.Option(help="Collection with train, dev and test queries.")],
-    model: Annotated[str, typer.Option(help="Encoder to start from: a folder or a Hugging Face name.")],
-    out: Annotated[Path, typer.Option(help="Folder for the results. An interrupted sweep resumes.")],
-    parameter: Annotated[str, typer.Option(help="margin (static targets) or temperature (contrastive).")] = "margin",
+    data: Annotated[str, typer.Option(help=DATA_WITH_SPLITS)],
+    model: Annotated[str, typer.Option(help=START)],
+    out: Annotated[Path, typer.Option(help="Folder for the results. If interrupted, the same command resumes.")],
+    parameter: Annotated[
+        str, typer.Option(help="Loss parameter: margin (static targets) or temperature (contrastive loss).")
+    ] = "margin",
     values: Annotated[
-        list[float] | None, typer.Option(help="Grid of values; the paper's 0, 0.1, ... 1 if not given. It may grow.")
+        list[float] | None,
+        typer.Option(
+            help="Values of the grid. A later sweep into the same folder can add values.",
+            show_default="margins 0, 0.1, ... 1, or temperatures 0.01, 0.02, 0.05, 0.1, 0.2",
+        ),
     ] = None,
-    in_batch: Annotated[bool, typer.Option(help="Use in-batch negatives.")] = False,
-    run_triplets: Annotated[int, typer.Option(help="Triplets that each training run sees.")] = 25_600,
-    batch_size: Annotated[int, typer.Option(help="Triplets in a batch.")] = 128,
+    in_batch: Annotated[bool, typer.Option(help=IN_BATCH)] = False,
+    run_triplets: Annotated[int, typer.Option(help="Triplets per training run.")] = 25_600,
+    batch_size: Annotated[int, typer.Option(help=BATCH_SIZE)] = 128,
     learning_rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-4,
-    triplets: Annotated[Path | None, typer.Option(help="Triplets of ids; BM25's negatives if not given.")] = None,
+    triplets: Annotated[Path | None, typer.Option(help=TRIPLETS, show_default="mined with BM25")] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Train with each value of a loss parameter on the same triplets, and choose on dev. The cost is counted."""
+    """Train with each value of a loss parameter, choose the best value on dev, and report the cost."""
     import remargin
 
     section = remargin.sweep(

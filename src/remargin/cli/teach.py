@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from remargin.cli.options import (
+    BATCH_SIZE,
     INT,
     Data,
     config_option,
@@ -27,21 +28,24 @@ def _training(help: str, default: str | bool = True) -> Any:
 
 def teach(
     triplets: Annotated[
-        Path, typer.Option(help="Triplets of ids, as `remargin mine` writes them, with one or several negatives.")
+        Path,
+        typer.Option(help="Table of triplets of ids, as `remargin mine` writes it, with one or several negatives."),
     ],
-    out: Annotated[Path, typer.Option(help="Table to write: .tsv or .tsv.gz. OUT.json holds what it cost.")],
+    out: Annotated[
+        Path, typer.Option(help="Table of triplets with scores to write: .tsv or .tsv.gz. OUT.json has the cost.")
+    ],
     data: Data = None,
     model: Annotated[
-        str | None, typer.Option(help="Teacher: a cross-encoder, as a folder or a Hugging Face name.")
+        str | None, typer.Option(help="Teacher, a cross-encoder: a folder or a Hugging Face name.")
     ] = None,
     train_from: Annotated[
-        str | None, typer.Option(help="Encoder to train the teacher from, on these triplets, before it scores them.")
+        str | None, typer.Option(help="Encoder to train a teacher from, on the same triplets, before scoring.")
     ] = None,
     scores: Annotated[
         Path | None,
         typer.Option(
-            help="File to take the scores from: a table of query_id, document_id and score (TSV, CSV, JSONL or "
-            "Parquet), or a TREC run file."
+            help="File to take the scores from, instead of a teacher: a table of query_id, document_id and score "
+            "(TSV, CSV, JSONL or Parquet), or a TREC run file."
         ),
     ] = None,
     length: Annotated[
@@ -49,24 +53,29 @@ def teach(
         typer.Option(
             min=8,
             metavar=INT,
-            help="Maximum tokens of a query and a document together; documents are truncated.",
+            help="Maximum length of a query and a document together in tokens; longer documents are truncated.",
+            show_default="the model's",
         ),
     ] = None,
     split: Annotated[str | None, typer.Option(help="Split of the triplets' queries.", show_default="train")] = None,
-    save_model: Annotated[Path | None, _training("Folder for the teacher.")] = None,
-    epochs: Annotated[int | None, _training("Epochs.", "4")] = None,
-    batch_size: Annotated[int | None, _training("Triplets in a batch.", "64")] = None,
+    save_model: Annotated[Path | None, _training("Folder to save the trained teacher to.")] = None,
+    epochs: Annotated[int | None, _training("Number of epochs.", "4")] = None,
+    batch_size: Annotated[int | None, _training(BATCH_SIZE, "64")] = None,
     learning_rate: Annotated[float | None, _training("Peak learning rate.", "0.0001")] = None,
     seed: Annotated[int | None, _training("Random seed.", "0")] = None,
-    validation_run: Annotated[Path | None, _training("Run file of the dev queries to re-rank.", "BM25's")] = None,
+    validation_run: Annotated[
+        Path | None, _training("First-stage run file of the dev queries, to re-rank.", "BM25's ranking")
+    ] = None,
     skip_bad: Annotated[bool, skip_bad_option(RUNNING)] = False,
     overwrite: Annotated[bool, overwrite_option(RUNNING)] = False,
     threads: Annotated[int | None, threads_option(RUNNING)] = None,
     config: Annotated[Path | None, config_option(RUNNING)] = None,
 ) -> None:
-    """Give triplets a teacher's scores, for `remargin fit --target teacher`.
+    """Add a teacher's scores to triplets, for `remargin fit --target teacher`.
 
-    If interrupted, the same command continues: scoring after the last block, training from the last checkpoint.
+    The scores come from one of --model, --train-from and --scores.
+    If interrupted, the same command resumes: scoring after the last block
+    of pairs, training from the last checkpoint.
     """
     given = {name: value for name, value in locals().items() if name not in ("threads", "config")}
     import remargin

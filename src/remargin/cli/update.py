@@ -7,23 +7,27 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, Data, Model, SkipBad, Threads
+from remargin.cli.options import Config, Data, IndexModel, SkipBad, Threads
 from remargin.progress import tell
 
 
 def update(
-    index: Annotated[Path, typer.Option(help="The index to change, a folder.")],
+    index: Annotated[Path, typer.Option(help="Index folder to update.")],
     data: Data = None,
-    keep_others: Annotated[bool, typer.Option(help="Keep documents that are not in --data.")] = False,
-    vectors: Annotated[Path | None, typer.Option(help="Vectors to add, which `remargin encode` wrote.")] = None,
-    replace: Annotated[bool, typer.Option(help="Let documents of --vectors replace those of the same id.")] = False,
-    delete: Annotated[Path | None, typer.Option(help="File of documents to delete, one id on each line.")] = None,
-    model: Model = None,
+    keep_others: Annotated[
+        bool, typer.Option(help="Keep documents of the index that are not in --data, instead of deleting them.")
+    ] = False,
+    vectors: Annotated[Path | None, typer.Option(help="Vectors to add, as `remargin encode` wrote them.")] = None,
+    replace: Annotated[
+        bool, typer.Option(help="Replace documents of the index that have the same ids as --vectors.")
+    ] = False,
+    delete: Annotated[Path | None, typer.Option(help="File with the ids of documents to delete, one per line.")] = None,
+    model: IndexModel = None,
     skip_bad: SkipBad = False,
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Change an index in place: follow a collection (new and changed documents are encoded), add, or delete."""
+    """Update an index in place: follow a collection (--data), add vectors (--vectors), or delete (--delete)."""
     import remargin
 
     changes = remargin.update(

@@ -19,7 +19,7 @@ from remargin.progress import track
 def require_tsv(out: Path) -> None:
     """Refuse a file name without the ending .tsv or .tsv.gz, by which the triplets are read again."""
     if not out.name.removesuffix(".gz").endswith(".tsv"):
-        raise InputError("the table to write is a .tsv or .tsv.gz", file=out, do="name it so")
+        raise InputError("the name of the table does not end in .tsv or .tsv.gz", file=out, do="choose one that does")
 
 
 @dataclass

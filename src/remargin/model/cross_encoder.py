@@ -127,7 +127,7 @@ class CrossEncoder:
         transformer = folder if (folder / "config.json").is_file() else folder / "0_Transformer"
         model, new = _load(transformer, seed)
         if new:
-            log.warning("%s has no head for scores: a new one, seed %d", name, seed)
+            log.warning("%s has no head for scores: a new one is initialised with seed %d", name, seed)
         saved = read_cross_encoder(folder)
         length = length or (saved and saved["length"]) or min(LENGTH, longest_input(_body(model)) or LENGTH)
         self = cls(model, load_tokenizer(transformer), length, precision, untrained=new)

@@ -139,9 +139,10 @@ class BiEncoder(nn.Module):
                 raise InputError(problem, file=folder, do="use an intact model folder")
             if projection is None:
                 projection = _new_projection(config.hidden_size, getattr(config, "initializer_range", 0.02), seed)
-                log.warning("%s has no weights for the projection of %s: a new one, seed %d", name, pooling, seed)
+                missing = f"{name} has no weights for the projection of {pooling}"
+                log.warning("%s: a new one is initialised with seed %d", missing, seed)
         if saved.dense is not None and saved.pooling != pooling:
-            log.warning("%s: pooling %s leaves its projection out", name, pooling)
+            log.warning("%s: pooling %s does not use the projection that the model has", name, pooling)
         if checkpoint.ignored:
             log.info("%s: %d weights of heads that are not needed were ignored", name, len(checkpoint.ignored))
         limit = longest_input(backbone) or 200

@@ -91,7 +91,7 @@ def table_format(given: str | None, out: str | Path | None) -> str:
         raise InputError(f"unknown format {given!r}", do=f"choose one of {', '.join(FORMATS)}")
     ending = None if out is None else Path(out).suffix
     if given is None and ending is not None and ending not in ENDINGS:
-        raise InputError("its ending is of no format", file=out, do=f"end it in {', '.join(ENDINGS)}, or give --format")
+        raise InputError("its ending names no format", file=out, do=f"end it in {', '.join(ENDINGS)}, or give --format")
     return given or (FORMATS[0] if ending is None else ENDINGS[ending])
 
 

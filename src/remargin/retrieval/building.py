@@ -89,7 +89,7 @@ def index_texts(
     """Encode a collection's documents into a folder beside `out`, and write an index of them."""
     folder = out.absolute().with_name(f"{out.name}.vectors")
     if folder.exists():
-        do = f"give --vectors {folder} to go on with them, or remove them"
+        do = f"give --vectors {folder} to continue with these vectors, or remove them"
         raise InputError("is there already, perhaps from a build that was stopped", file=folder, do=do)
     vectors = encode(data, model, folder, skip_bad=skip_bad, **encoding)
     try:
@@ -98,10 +98,10 @@ def index_texts(
         do = "; ".join([*([error.do] if error.do else []), f"the vectors stay: give --vectors {folder}"])
         raise InputError(error.problem, file=error.file, id=error.id, do=do) from None
     except OSError as error:
-        do = f"the vectors stay: to go on with them, give --vectors {folder}"
+        do = f"the vectors stay: to continue with them, give --vectors {folder}"
         raise InputError(error.strerror or str(error), file=error.filename or out, do=do) from error
     except BaseException:
-        log.warning("the vectors are in %s: to go on with them, give --vectors", folder)
+        log.warning("the vectors are in %s: to continue with them, give --vectors", folder)
         raise
     remove_folder(folder)
     return built

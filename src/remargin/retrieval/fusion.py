@@ -79,9 +79,9 @@ def fuse(
         given = {"data": data, "split": split, "measure": measure, "skip_bad": skip_bad or None}
         refuse_idle("a fusion without --tune", [name for name, value in given.items() if value is not None])
     if (weight is not None or tune) and len(runs) != 2:
-        raise InputError(f"a weight is between two runs, not {len(runs)}", do="give --runs FIRST SECOND")
+        raise InputError(f"a weighted sum needs two run files, not {len(runs)}", do="give --runs FIRST SECOND")
     if weight is not None and tune:
-        raise InputError("a weight, and runs to choose it with", do="give --weight or --tune")
+        raise InputError("a weight is given, and run files to choose it with", do="give --weight or --tune, not both")
     loaded = _loaded(runs)
     mean: float | None = None
     self_matches: tuple[int, ...] = ()

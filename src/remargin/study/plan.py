@@ -112,7 +112,7 @@ class Plan:
         (0.1, 0.2, 0.3, 0.4)
         """
         if budget < 1:
-            raise InputError(f"a budget of {budget}", do="give the most triplets that a run may see")
+            raise InputError(f"a budget of {budget}", do="give the maximum number of triplets per training run")
         if budget >= self.triplets:
             return self
         share = budget / self.triplets

@@ -166,7 +166,7 @@ class Result:
 
 
 def _again(folder: Path) -> str:
-    return f"delete {folder} and go on"
+    return f"delete {folder}, and give the same command again"
 
 
 def untrained_key(model: str | None) -> str:

@@ -144,7 +144,7 @@ class Study:
             shutil.rmtree(fitted / "checkpoint", ignore_errors=True)
         for what in lacking:
             model = fitted / ("last" if what in (LAST, ZERO_SHOT_LAST) else "best")
-            verify_model(model, f"delete {fitted} and go on")
+            verify_model(model, f"delete {fitted}, and give the same command again")
             self._measure(result, what, model, spec.model)
             result.save()
         return result

@@ -101,7 +101,7 @@ class Case:
                 command = [*command, "--overwrite"]
             elif "no training run to resume" in outcome.stderr and "--resume" in command:
                 command = self.verb.words
-            elif f"give --vectors {work / VECTORS} to go on with them" in outcome.stderr:
+            elif f"give --vectors {work / VECTORS} to continue with these vectors" in outcome.stderr:
                 given = [word for word in command if word not in ("--data", "data", "--model", "model")]
                 command, used_vectors = [*given, "--vectors", VECTORS], True
             elif "choose another place (--out), or delete it" in outcome.stderr:
