@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
+
+from remargin.cli import app
+from remargin.study.plan import Plan
 
 
 @pytest.fixture
@@ -81,3 +85,25 @@ def test_only_options_that_the_verb_has_are_advised(remargin: Any, tiny_model: A
         assert result.stderr.endswith("query id appears a second time; correct it\n"), result.stderr
     result = remargin("fit", *given, tmp_path / "run", "--steps", "1")
     assert result.stderr.endswith("correct it, or skip bad input (--skip-bad)\n")
+
+
+def test_help_of_reproduce_shows_the_defaults_of_the_plan() -> None:
+    command = get_command(app).commands["reproduce"]  # type: ignore[attr-defined]
+    shown = {option.name: getattr(option, "show_default", None) for option in command.params}
+    plan = Plan()
+    for name in (
+        "sweep_triplets",
+        "batch_size",
+        "other_batch_size",
+        "validate_every",
+        "validation_queries",
+        "relevant",
+    ):
+        assert shown[name] == f"{getattr(plan, name):,}"
+    assert shown["epoch"] == f"{plan.triplets:,}, an epoch of MS MARCO"
+    assert shown["patience"] == f"{plan.patience}; no early stopping with --budget"
+    assert shown["preset"] == f"{plan.preset}; default with --budget"
+    for name in ("seeds", "temperatures", "teacher_scales"):
+        assert shown[name] == ", ".join(f"{value:g}" for value in getattr(plan, name))
+    assert (shown["margins"], plan.margins) == ("0, 0.1, ... 1", tuple(i / 10 for i in range(11)))
+    assert plan.scaled(1000).patience is None
