@@ -1,6 +1,7 @@
 """Packs a study into results/paper: its runs and per-query scores, a digest of every table and figure, one picture.
 
     python benchmarks/pack.py runs/medquad results/paper/medquad
+    python benchmarks/pack.py results/paper/medquad                 # digests and picture again, of a new table, say
 
 tests/test_results.py draws every section from the packed files and compares it with its digest, so that no published
 cell can change unnoticed. `remargin report results/paper/medquad --out page.html` makes the page.
@@ -20,7 +21,7 @@ from remargin.study.files import pack_study
 from remargin.study.results import Results
 
 DIGESTS, FORMAT = "digests.json", "remargin-digests-1"
-PICTURE = "static-margins"  # what README shows
+PICTURE = "static-margins"  # what README shows, of the study that has the file
 
 
 def digest(section: Section) -> str:
@@ -40,8 +41,11 @@ def picture(section: Section) -> str:
 
 
 if __name__ == "__main__":
-    study, out = map(Path, sys.argv[1:])
-    pack_study(study, out, overwrite=True)
+    *study, out = map(Path, sys.argv[1:])
+    if study:
+        pack_study(study[0], out, overwrite=True)
     sections = drawn(out)
-    write_header(out / DIGESTS, {"format": FORMAT, "sha256": {name: digest(of) for name, of in sections.items()}})
+    write_header(
+        out / DIGESTS, {"format": FORMAT, "sha256": {name: digest(sections[name]) for name in sorted(sections)}}
+    )
     (out / f"{PICTURE}.svg").write_text(picture(sections[PICTURE]))

@@ -59,6 +59,11 @@ def test_there_is_a_configuration_for_every_experiment() -> None:
     assert {*EXPERIMENTS, "all"} - {"loss-geometry"} <= {path.stem for path in CONFIGS}
 
 
+def test_the_help_names_every_experiment() -> None:
+    help = " ".join(run("reproduce", "--help").replace("│", " ").split())
+    assert all(name in help for name in (*EXPERIMENTS, "claims", "all"))
+
+
 def test_loss_geometry_needs_no_data(tmp_path: Path) -> None:
     assert "wrote" in run("reproduce", "loss-geometry", "--out", str(tmp_path))
     assert Section.load(tmp_path / "loss-geometry").figures

@@ -22,6 +22,7 @@ SETTINGS = {
     "milvus": BackendSettings("milvus", factory="FLAT", over_fetch=1),
     "hnsw": BackendSettings("faiss", factory="HNSW8", over_fetch=8),
 }
+APPROXIMATE = ("binary", "hnsw")  # all other settings find exactly what exact search does
 
 
 def random_vectors(model: BiEncoder, count: int) -> Vectors:

@@ -10,6 +10,7 @@ import typer
 from remargin.cli.encode import DTYPE, Length, PassageLength, PassageOverlap, tell_truncated
 from remargin.cli.options import MODEL, PRECISION, Config, Data, Overwrite, SkipBad, Threads
 from remargin.progress import tell
+from remargin.retrieval.base import BACKENDS
 
 
 def index(
@@ -20,7 +21,7 @@ def index(
     data: Data = None,
     model: Annotated[str | None, typer.Option(help=f"{MODEL} bm25 needs none.")] = None,
     index: Annotated[
-        str, typer.Option(help="Kind of index: exact, faiss (the paper's HNSW over OPQ), milvus or bm25.")
+        str, typer.Option(help=f"Kind of index: {', '.join(BACKENDS)} or bm25. faiss is the paper's HNSW over OPQ.")
     ] = "exact",
     dtype: Annotated[
         str | None,

@@ -31,7 +31,7 @@ TRAINING = ("model", "budget", "zero_shot", "also_test", "triplets", "jobs", "pl
 FROM_FILES = "a study that is made again from its files (without --data)"
 GRIDS, COLLECTIONS, TRAIN = "Grids and seeds", "Collections", "Training"
 
-EXPERIMENTS = """
+EXPERIMENT_HELP = """
 One or several of: loss-geometry (figure 2), static-margins (figure 3), adaptive-margins (figure 4), distributed-margins
 (figure 5), target-evolution (figure 6), instance (table 2), variants (table 3), baselines (table 4), zero-shot (table
 5), memory (mixed precision and 8-bit states); claims (only the verdicts on the paper's claims); or all.
@@ -40,7 +40,7 @@ One or several of: loss-geometry (figure 2), static-margins (figure 3), adaptive
 
 def reproduce(
     context: typer.Context,
-    experiments: Annotated[list[str], typer.Argument(metavar="EXPERIMENT...", help=EXPERIMENTS)],
+    experiments: Annotated[list[str], typer.Argument(metavar="EXPERIMENT...", help=EXPERIMENT_HELP)],
     out: Annotated[Path, typer.Option(help="Folder of the study. If interrupted, the same command resumes.")],
     data: Annotated[
         str | None,

@@ -9,13 +9,14 @@ import typer
 
 from remargin.cli.options import MODEL, RUN_FILE, Config, Overwrite, RequiredData, SkipBad, Split, Threads
 from remargin.progress import tell
+from remargin.retrieval.base import BACKENDS
 
 
 def search(
     data: RequiredData,
     out: Annotated[Path, typer.Option(help=RUN_FILE)],
     index: Annotated[
-        str, typer.Option(help="Kind of index: bm25, exact, faiss or milvus; or a folder that `remargin index` wrote.")
+        str, typer.Option(help=f"Kind of index: bm25, {', '.join(BACKENDS)}; or a folder that `remargin index` wrote.")
     ] = "exact",
     model: Annotated[
         str | None, typer.Option(help=f"{MODEL} bm25 needs none, and an index folder has its own.")

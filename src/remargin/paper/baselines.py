@@ -300,7 +300,6 @@ def _summary(model: str, table: BaselineTable) -> str:
 
 EXPERIMENT = Experiment(
     "baselines",
-    "Table 4: beside teachers (MarginMSE, TAS-B), static margins and BM25.",
     tasks=_tasks,
     findings=findings,
     draw=draw,

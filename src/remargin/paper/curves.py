@@ -42,11 +42,10 @@ class Maximum:
 Maxima = Mapping[System, Mapping[int, Mapping[str, Maximum]]]  # by system, batch size and measure
 
 
-def curves(name: str, title: str, about: str, systems: Systems) -> Experiment[Mapping[str, Maxima]]:
+def curves(name: str, title: str, systems: Systems) -> Experiment[Mapping[str, Maxima]]:
     """The experiment that shows some systems over training."""
     return Experiment(
         name,
-        about,
         tasks=partial(_tasks, systems),
         findings=partial(_findings, systems),
         draw=partial(_draw, systems, name, title),
@@ -162,12 +161,10 @@ def _figure(results: Results, models: list[str], systems: Systems, name: str, ti
 ADAPTIVE_MARGINS = curves(
     "adaptive-margins",
     "Adaptive margins",
-    "Figure 4: adaptive targets over training, for two batch sizes.",
     (ADAPTIVE, ADAPTIVE_IN_BATCH),
 )
 DISTRIBUTED_MARGINS = curves(
     "distributed-margins",
     "Distributed margins",
-    "Figure 5: distributed targets over training, for two batch sizes.",
     (DISTRIBUTED,),
 )

@@ -21,7 +21,7 @@ class NotFound(LookupError):
 class Findings:
     """The findings of experiments. An experiment is the key to its own, whose type is thereby known.
 
-    >>> words = Experiment("words", "", tasks=lambda results: (), findings=lambda results: {"tiny": 3}, draw=print)
+    >>> words = Experiment("words", tasks=lambda results: (), findings=lambda results: {"tiny": 3}, draw=print)
     >>> Findings({"words": {"tiny": 3}})[words]["tiny"]
     3
     >>> Findings()[words]

@@ -111,7 +111,6 @@ def _instance(results: Results, model: str) -> Instance:
 
 EXPERIMENT = Experiment(
     "instance",
-    "Table 2: a query, its positive, and negatives with high, middle and low targets.",
     tasks=_tasks,
     findings=findings,
     draw=draw,

@@ -106,7 +106,6 @@ def _loss(loss: MarginLoss, angles: Tensor) -> Tensor:
 
 EXPERIMENT = Experiment(
     "loss-geometry",
-    "Figure 2: where each target pulls negatives, from real gradients. Needs no data.",
     tasks=lambda results: (),
     findings=findings,
     draw=draw,

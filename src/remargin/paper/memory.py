@@ -168,7 +168,6 @@ def _read(results: Results, model: str) -> PeakMemory:
 
 EXPERIMENT = Experiment(
     "memory",
-    "The set-up's claim: what mixed precision and 8-bit states save.",
     tasks=_tasks,
     findings=findings,
     draw=draw,

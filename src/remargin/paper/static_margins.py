@@ -163,7 +163,6 @@ def _settings(results: Results) -> dict[str, Any]:
 
 EXPERIMENT = Experiment(
     "static-margins",
-    "Figure 3: both measures over the static margin, without and with in-batch negatives.",
     tasks=_tasks,
     findings=findings,
     draw=draw,

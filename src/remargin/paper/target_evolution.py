@@ -120,7 +120,6 @@ def _range(values: list[float]) -> str:
 
 EXPERIMENT = Experiment(
     "target-evolution",
-    "Figure 6: how the targets move during training.",
     tasks=_tasks,
     findings=findings,
     draw=draw,

@@ -289,7 +289,6 @@ def _settings(results: Results) -> dict[str, Any]:
 
 EXPERIMENT = Experiment(
     "variants",
-    "Table 3: all targets, with what they cost, and which are equivalent to the best.",
     tasks=_tasks,
     findings=findings,
     draw=draw,

@@ -186,7 +186,6 @@ def _summary(model: str, table: ZeroShotTable) -> str:
 
 EXPERIMENT = Experiment(
     "zero-shot",
-    "Table 5: on collections that a model was not trained on, beside the published rows.",
     tasks=_tasks,
     findings=findings,
     draw=draw,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypedDict, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +32,10 @@ BACKENDS = {
 State = dict[str, Any]
 
 
+class NoState(TypedDict):
+    """The state of a search of the vectors themselves, which needs no other files."""
+
+
 class Backend(Protocol):
     """Finds the vectors with the largest dot product."""
 
@@ -40,7 +44,10 @@ class Backend(Protocol):
         """Whether scores are only approximate, so that more vectors than wanted must be fetched and scored again."""
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores and rows of the k best vectors of each query, (n, k), best first; row -1 where there are fewer."""
+        """Scores and rows of the k best vectors of each query, (n, k), best first; row -1 where the search found fewer.
+
+        There are at least k vectors.
+        """
 
 
 class Index(Protocol):
@@ -67,9 +74,9 @@ class Storage(ABC):
 
     Attributes:
         folder: the index folder.
-        matrix: the vectors.
+        matrix: the vectors, float32 or float16, possibly a memory map.
         unit: whether all vectors are of unit length.
-        package: what has to be installed for the back end, if anything.
+        package: what has to be installed for the back end, if anything; an extra of the back end's name installs it.
         options: the fields of `BackendSettings` that the back end reads.
         files: what the names of its files begin with. A file of that name that the state does not name is removed.
     """

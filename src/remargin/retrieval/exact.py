@@ -13,7 +13,7 @@ from torch import Tensor
 from remargin.files.arrays import append_array, map_array
 from remargin.files.shapes import FileName
 from remargin.losses.numerics import exact_products
-from remargin.retrieval.base import Backend, State, Storage
+from remargin.retrieval.base import Backend, NoState, State, Storage
 from remargin.retrieval.codes import Coder
 
 if TYPE_CHECKING:
@@ -179,10 +179,6 @@ class Exact:
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores and rows of the k best vectors of each query."""
         return top_k(queries, self._documents, k, self._device, self._coder)
-
-
-class NoState(TypedDict):
-    """The state of a search of the vectors themselves, which needs no other files."""
 
 
 class CodesState(TypedDict):

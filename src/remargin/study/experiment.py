@@ -21,7 +21,6 @@ class Experiment(Generic[F]):
 
     Attributes:
         name: of the command and of the folder.
-        about: a line for `--help`.
         tasks: declares what the experiment needs; pure, called again whenever results have been added.
         findings: the numbers behind the table or figure, in types of the experiment's own, mostly by backbone; a pure
             function of results, which raises NotTrained where these do not suffice.
@@ -31,7 +30,6 @@ class Experiment(Generic[F]):
     """
 
     name: str
-    about: str
     tasks: Callable[[Results], Iterable[Task]]
     findings: Callable[[Results], F]
     draw: Callable[[Results, F], Section]

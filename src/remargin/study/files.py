@@ -153,7 +153,14 @@ def pack_study(study: Path, out: Path, overwrite: bool = False) -> Path:
     """Write a study's small files as two tables into a folder of their own.
 
     Models, tokens, checkpoints and what can be drawn again stay behind.
+
+    Raises:
+        InputError: if the study is packed already or has no runs, or `out` exists.
     """
+    if is_packed(study):
+        raise InputError("is packed already", file=study, do="name the study as `remargin reproduce` wrote it")
+    if not any((study / RUNS).glob("*/*")):
+        raise InputError("has no runs to pack", file=study, do="name a study that `remargin reproduce` wrote")
     with new_folder(out, overwrite, PACK) as folder:
         (folder / STUDY).write_bytes((study / STUDY).read_bytes())
         content, scores = io.StringIO(), dict[str, Scores]()

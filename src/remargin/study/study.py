@@ -109,6 +109,9 @@ class Study:
         """Keep other processes out, and remove what killed ones left; see `locked`."""
         with locked(self.out):
             remove_left(self.out, deep=True)
+            for checkpoint in (self.work / "fits").glob("*/checkpoint"):
+                if (self.results.folder(checkpoint.parent.name) / FILE).exists():  # the run was killed at its very end
+                    shutil.rmtree(checkpoint)
             yield
 
     def keep_queries(self) -> None:
@@ -126,8 +129,6 @@ class Study:
         folder, fitted = self.results.folder(spec.key), self.work / "fits" / spec.key
         result = Result.load(folder, spec)
         lacking = [what for what in wanted if result is None or not result.scores.get(what)]
-        if result is not None:  # it is not trained again, whenever it was stopped
-            shutil.rmtree(fitted / "checkpoint", ignore_errors=True)
         if result is not None and not lacking:
             return result
         self._require_backbone(f"the run {spec.key}", spec.model)

@@ -171,7 +171,7 @@ def declare(results: Results, model: str, system: System) -> Choice:
         points = _sweep_points(trials, results.plan, model, system)
         best = trials.best([spec for _, spec in points])
         value = next(system.with_value(point) for point, spec in points if spec == best)
-    spec = trials.best(_rates(results.plan, model, system, **value))
+    spec = trials.best(learning_rates(results.plan, model, system, **value))
     return Choice(system, spec, tuple(trials.runs), tuple(points), trials.settled, teacher)
 
 
@@ -216,11 +216,11 @@ def sweep_runs(results: Results, model: str, system: System) -> Iterator[Train]:
 
 def _sweep_points(trials: _Trials, plan: Plan, model: str, system: System) -> list[tuple[float, RunSpec]]:
     """A short run for each value of a grid, with the learning rate that dev chooses for the usual value."""
-    rate = trials.best(_rates(plan, model, system)).rate
+    rate = trials.best(learning_rates(plan, model, system)).rate
     short = {"triplets": plan.sweep_triplets, "early_stopping": False, "seed": plan.seeds[0]}
     return [(value, system.spec(plan, model, rate, **short, **system.with_value(value))) for value in system.grid(plan)]
 
 
-def _rates(plan: Plan, model: str, system: System, **others: Any) -> list[RunSpec]:
-    """A run for each learning rate of the plan."""
+def learning_rates(plan: Plan, model: str, system: System, **others: Any) -> list[RunSpec]:
+    """A run of a system for each learning rate of the plan, with the first seed."""
     return [system.spec(plan, model, rate, seed=plan.seeds[0], **others) for rate in plan.rates]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
@@ -28,10 +29,11 @@ def idle_settings(target: str, in_batch: bool) -> dict[str, tuple[str, ...]]:
     ('in_batch', 'error', 'stop_gradient')
     """
     idle: dict[str, tuple[str, ...]] = {}
-    if target == "contrastive":
-        idle["the contrastive loss"] = ("in_batch", "error", "stop_gradient")
-    else:
-        idle["other losses than contrastive"] = ("temperature",)
+    for name, loss in LOSSES.items():
+        if target == name:
+            idle[f"the {name} loss"] = loss.ignored
+        else:
+            idle[f"other losses than {name}"] = loss.own
     if target == "teacher" and in_batch:
         idle["two teachers"] = ("error", "stop_gradient")
     elif target == "teacher" or isinstance(_number(target), float):
@@ -43,7 +45,7 @@ def idle_settings(target: str, in_batch: bool) -> dict[str, tuple[str, ...]]:
 
 @dataclass
 class LossSettings:
-    """Which loss: `target` is a number, adaptive, distributed, mean, teacher, or contrastive.
+    """Which loss: `target` is a number, adaptive, distributed, mean, teacher, or a name of `LOSSES`.
 
     A teacher's margins are multiplied with `teacher_scale`. Without it they are taken as they are for dot products; for
     cosines, which cannot differ by more than 2, they are divided by their 99th percentile.
@@ -76,18 +78,41 @@ class LossSettings:
         MarginLoss(target=0.3, in_batch=True, error='l2', similarity='cosine', stop_gradient=False)
         """
         try:
-            if self.target == "contrastive":
-                return ContrastiveLoss(self.temperature, similarity=similarity)
+            if self.target in LOSSES:
+                return LOSSES[self.target].build(self, similarity)
             if self.target == "teacher" and self.in_batch:
                 return DualTeacherLoss(similarity=similarity)
             target: Any = _number(self.target)
             if isinstance(target, str) and target not in get_args(NamedTarget):
-                do = f"use {', '.join(get_args(NamedTarget))}, contrastive, or a number"
+                do = f"use {', '.join([*get_args(NamedTarget), *LOSSES])}, or a number"
                 raise InputError(f"unknown target {target!r}", do=do)
             error: Any = self.error
             return MarginLoss(target, self.in_batch, error, similarity, self.stop_gradient)
         except ValueError as error:
             raise InputError(str(error), do="see `remargin fit --help` for the losses") from None
+
+
+@dataclass(frozen=True)
+class NamedLoss:
+    """A loss beside `MarginLoss` that `target` names.
+
+    Attributes:
+        build: makes the loss from the settings, for an encoder's similarity.
+        own: the settings that only this loss reads.
+        ignored: the settings of other losses that this loss does not read.
+    """
+
+    build: Callable[[LossSettings, Similarity], nn.Module]
+    own: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ("in_batch", "error", "stop_gradient")
+
+
+# To add a loss, add it here: the message about unknown targets and the check of settings without effect follow.
+LOSSES: dict[str, NamedLoss] = {
+    "contrastive": NamedLoss(
+        lambda settings, similarity: ContrastiveLoss(settings.temperature, similarity=similarity), own=("temperature",)
+    ),
+}
 
 
 @dataclass
