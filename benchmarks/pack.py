@@ -21,7 +21,7 @@ from remargin.study.files import pack_study
 from remargin.study.results import Results
 
 DIGESTS, FORMAT = "digests.json", "remargin-digests-1"
-PICTURE = "static-margins"  # what README shows, of the study that has the file
+PICTURE, PICTURED = "static-margins", "medquad"  # what README shows, of which study
 
 
 def digest(section: Section) -> str:
@@ -48,4 +48,5 @@ if __name__ == "__main__":
     write_header(
         out / DIGESTS, {"format": FORMAT, "sha256": {name: digest(sections[name]) for name in sorted(sections)}}
     )
-    (out / f"{PICTURE}.svg").write_text(picture(sections[PICTURE]))
+    if out.name == PICTURED:
+        (out / f"{PICTURE}.svg").write_text(picture(sections[PICTURE]))

@@ -14,14 +14,13 @@ files alone; see `Results`.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from remargin.errors import InputError
-from remargin.files.atomic import locked, new_file, remove_left
+from remargin.files.atomic import locked, new_file, remove_folder, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.headers import write_header
 from remargin.model.encoder import BiEncoder
@@ -111,7 +110,7 @@ class Study:
             remove_left(self.out, deep=True)
             for checkpoint in (self.work / "fits").glob("*/checkpoint"):
                 if (self.results.folder(checkpoint.parent.name) / FILE).exists():  # the run was killed at its very end
-                    shutil.rmtree(checkpoint)
+                    remove_folder(checkpoint)
             yield
 
     def keep_queries(self) -> None:
@@ -142,7 +141,7 @@ class Study:
                 with new_file(folder / f"{TARGETS}.gz", overwrite=True) as out:
                     out.write((fitted / TARGETS).read_bytes())
             result.save()
-            shutil.rmtree(fitted / "checkpoint", ignore_errors=True)
+            remove_folder(fitted / "checkpoint")
         for what in lacking:
             model = fitted / ("last" if what in (LAST, ZERO_SHOT_LAST) else "best")
             verify_model(model, f"delete {fitted}, and give the same command again")
@@ -157,7 +156,7 @@ class Study:
             self._require_backbone(f"the model of {spec.key}", spec.model)
             unfinished = self.work / "again" / f"{spec.key}.unfinished"
             self._train(spec, unfinished)
-            shutil.rmtree(unfinished / "checkpoint", ignore_errors=True)
+            remove_folder(unfinished / "checkpoint")
             unfinished.rename(again.parent)
         return kept if kept.exists() else again
 
@@ -205,7 +204,7 @@ class Study:
         """Remove the oldest models: only a limited number is kept."""
         old = sorted((f for f in (self.work / "fits").glob("*") if f != but), key=lambda f: f.stat().st_mtime)
         for folder in old[: max(0, len(old) - KEPT_MODELS + 1)]:
-            shutil.rmtree(folder)
+            remove_folder(folder)
 
 
 def _names(columns: Iterable[Column]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,6 +12,7 @@ import torch
 from torch import nn
 
 from remargin.data.triplets import Triplets
+from remargin.files.atomic import remove_folder
 from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
 from remargin.study.hardware import Energy, peak_memory
@@ -61,8 +61,8 @@ def train(
     targets = None
     if spec.target == "distributed":
         targets = TargetLog(fitted / TARGETS, model.similarity, save_at=lambda batch: _saves(batch + 1, settings))
-        if not (fitted / TARGETS).exists():  # lost with the process that was to write it
-            shutil.rmtree(fitted / "checkpoint", ignore_errors=True)
+        if not (fitted / TARGETS).exists() and (fitted / "checkpoint").exists():  # lost with the process that wrote it
+            remove_folder(fitted / "checkpoint")
     resumed = (fitted / "checkpoint").exists()  # then the energy before is not known
     with Energy() as energy, targets or nullcontext():
         peak_memory(reset=True)
