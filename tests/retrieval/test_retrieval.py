@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,8 +17,10 @@ import torch
 from remargin import BiEncoder, Collection, InputError
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
+from remargin.files.checksums import Sums
+from remargin.files.headers import read_header, write_header
 from remargin.model.cross_encoder import CrossEncoder
-from remargin.retrieval.bm25 import BM25
+from remargin.retrieval.bm25 import BM25, FORMAT, HEADER
 from remargin.retrieval.building import build_index
 from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.reranking import rerank
@@ -192,3 +195,18 @@ def test_bm25_does_not_start_jax(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["1 False", "JAX has started"]
+
+
+def test_a_vocabulary_of_other_numbers_is_refused(tmp_path: Path) -> None:
+    """With checksums that match: a word whose number has no column would fail in the middle of a search."""
+    BM25({"a": "dogs bark", "b": "cats purr"}).save(tmp_path / "index")
+    file = tmp_path / "index" / "bm25s" / "vocab.index.json"
+    words = json.loads(file.read_text())
+    word = max((word for word in words if word), key=words.__getitem__)
+    words[word], words[""] = words[""], words[word]
+    file.write_text(json.dumps(words))
+    header = read_header(tmp_path / "index" / HEADER, dict, FORMAT, "")
+    header["sums"]["bm25s/vocab.index.json"] = Sums.of(file)
+    write_header(tmp_path / "index" / HEADER, header)
+    with pytest.raises(InputError, match="its parts do not belong together"):
+        BM25.load(tmp_path / "index")

@@ -154,9 +154,9 @@ def _loaded(folder: Path, documents: int) -> Any:
     require_shape(parameters, BM25sParameters, FORMAT, folder / "params.index.json", REMEDY)
     try:
         index = _bm25s().BM25.load(folder, mmap=True, load_corpus=False)
-        words = set(map(type, index.vocab_dict.values())) <= {int}
-        last = max(index.vocab_dict.values(), default=0) if words else -1
-        whole = parameters["num_docs"] == documents and 0 <= last < len(index.scores["indptr"])
+        numbers = [number for word, number in index.vocab_dict.items() if word]  # the empty word has no column
+        columns = range(len(index.scores["indptr"]) - 1)
+        whole = parameters["num_docs"] == documents and all(type(n) is int and n in columns for n in numbers)
     except Exception as error:  # bm25s raises whatever its parts raise
         raise InputError(f"bm25s cannot load it ({first_line(error)})", file=folder, do=REMEDY) from None
     if not whole:
