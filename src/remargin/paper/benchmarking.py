@@ -94,8 +94,8 @@ class _Work:
 
 
 def benchmark(
-    models: Mapping[str, str | Path],
-    collections: Sequence[str],
+    model: Mapping[str, str | Path],
+    data: Sequence[str],
     out: str | Path,
     measure: str = MEASURE,
     bm25: bool = True,
@@ -109,8 +109,8 @@ def benchmark(
     """Measure models on collections and write the table to a folder. What is in the folder already is not done again.
 
     Args:
-        models: folders or Hugging Face names, by the names of their rows.
-        collections: see `find_column`; without any, all of BEIR that the paper has.
+        model: folders or Hugging Face names of encoders, by the names of their rows.
+        data: the collections, see `find_column`; without any, all of BEIR that the paper has.
         out: the folder: a section for `remargin report`, with all tables as Markdown, LaTeX and CSV; settings.json; and
             scores/SYSTEM/ with a CSV of every query for each collection.
         measure: that the table shows.
@@ -136,11 +136,11 @@ def benchmark(
     """
     if is_study(Path(out)):
         raise InputError("is a study", file=Path(out), do="choose another place")
-    columns = [find_column(data) for data in collections or [benchmark.short for benchmark in BEIR]]
+    columns = [find_column(name) for name in data or [benchmark.short for benchmark in BEIR]]
     extra = find_column(in_domain) if in_domain else None
     all_columns = [*columns, extra] if extra else columns
     _check_names([column.name for column in all_columns], "collection", "--data")
-    _check_names([BM25] * bm25 + list(models), "system", "--model")
+    _check_names([BM25] * bm25 + list(model), "system", "--model")
     rows = published_zero_shot() if measure == MEASURE else []
     row = _reference(rows, columns, reference)
     CompareSettings(bound=bound)  # complains about a bad bound now, not after the work
@@ -154,7 +154,7 @@ def benchmark(
         for column in all_columns
         for part in column.parts
     }
-    systems = _systems(models, bm25)
+    systems = _systems(model, bm25)
     work = list(_plan(systems, all_columns, out / "scores", judgments, measures))
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):

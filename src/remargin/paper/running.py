@@ -46,7 +46,7 @@ def reproduce(
     also_test: Sequence[str] = (),
     triplets: str | Path | None = None,
     jobs: int = 1,
-    plan: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     typed: Collection[str] = (),
     say: Callable[[str], None] = tell,
 ) -> Reproduced:
@@ -65,7 +65,7 @@ def reproduce(
         also_test: further test collections for tables 3 and 4.
         triplets: a table of ids to train on, instead of BM25's negatives. Its scores, if any, are the teacher's.
         jobs: how many runs are trained at once.
-        plan: fields of `Plan`: how much to train, and the grids. Without any, a study resumes as it was planned.
+        settings: fields of `Plan`: how much to train, and the grids. Without any, a study resumes as it was planned.
         typed: the fields of the plan that the budget must not shrink.
         say: gets progress messages.
 
@@ -90,14 +90,14 @@ def reproduce(
     else:
         if "zero-shot" in names and len(names) == 1 and not zero_shot:
             raise InputError("no other collections", do="name them: --zero-shot scifact cranfield")
-        study = open_study(out, data, model, budget, zero_shot, also_test, triplets, jobs, plan, typed, say)
+        study = open_study(out, data, model, budget, zero_shot, also_test, triplets, jobs, settings, typed, say)
         results, sections = study.results, run_experiments(study, names)
     return Reproduced(sections, _page(out, f"{results.name}: the paper's experiments"))
 
 
-def planned(experiments: str | Sequence[str], *given: Any, **settings: Any) -> Schedule:
+def planned(experiments: str | Sequence[str], *given: Any, **named: Any) -> Schedule:
     """What `reproduce` would train and measure with the same arguments; nothing is trained."""
-    study = open_study(*given, **settings)
+    study = open_study(*given, **named)
     return schedule(study.results, declared_by(_experiments(experiment_names(experiments))))
 
 
@@ -110,12 +110,12 @@ def open_study(
     also_test: Sequence[str] = (),
     triplets: str | Path | None = None,
     jobs: int = 1,
-    plan: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     typed: Collection[str] = (),
     say: Callable[[str], None] = tell,
 ) -> Study:
     """The study in a folder, begun or resumed; see `reproduce`. Says how the budget scales the plan."""
-    out, given = Path(out), dict(plan or {})
+    out, given = Path(out), dict(settings or {})
     if not model:
         raise InputError("no encoder to start from", do="give --model NAME=PATH")
     require_own_folder(out)
