@@ -96,4 +96,4 @@ def test_the_plan_is_shown_and_nothing_is_trained(tiny_model: Any, tmp_path: Pat
     assert "to do  bm25" in result.output
     assert "after dev has chosen  tiny-0-" in result.output
     assert " runs and measurements: " in result.output
-    assert not (tmp_path / "out" / "runs").exists()
+    assert not (tmp_path / "out").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from remargin.errors import InputError
@@ -18,8 +19,7 @@ from remargin.progress import tell
 from remargin.reports.page import write_page
 from remargin.reports.sections import FILE, Section
 from remargin.study.experiment import Experiment, declared_by
-from remargin.study.header import FILE as STUDY
-from remargin.study.header import planned_before, require_own_folder
+from remargin.study.header import is_study, planned_before, require_own_folder
 from remargin.study.plan import Plan
 from remargin.study.results import NotTrained, Results
 from remargin.study.scheduler import Schedule, schedule, work_through
@@ -79,7 +79,7 @@ def reproduce(
         ['loss-geometry']
     """
     out, names = Path(out), experiment_names(experiments)
-    if data is None and not (out / STUDY).exists() and names and not any(EXPERIMENTS[n].needs_results for n in names):
+    if data is None and not is_study(out) and names and not any(EXPERIMENTS[n].needs_results for n in names):
         require_own_folder(out)
         sections = [EXPERIMENTS[name].section(None).save(out / name, overwrite=True) for name in names]
         return Reproduced(sections, _page(out, "The paper's experiments"))
@@ -95,10 +95,12 @@ def reproduce(
     return Reproduced(sections, _page(out, f"{results.name}: the paper's experiments"))
 
 
-def planned(experiments: str | Sequence[str], *given: Any, **named: Any) -> Schedule:
-    """What `reproduce` would train and measure with the same arguments; nothing is trained."""
-    study = open_study(*given, **named)
-    return schedule(study.results, declared_by(_experiments(experiment_names(experiments))))
+def planned(experiments: str | Sequence[str], out: str | Path, *given: Any, **named: Any) -> Schedule:
+    """What `reproduce` would train and measure with the same arguments; nothing is trained, and no study begun."""
+    with TemporaryDirectory() as scratch:
+        require_own_folder(Path(out))
+        study = open_study(out if is_study(Path(out)) else Path(scratch) / "study", *given, **named)
+        return schedule(study.results, declared_by(_experiments(experiment_names(experiments))))
 
 
 def open_study(
@@ -220,7 +222,7 @@ def sections_of(folder: Path) -> list[Section]:
 
 def require_study(out: Path) -> None:
     """Raise an InputError unless a folder has a study."""
-    if not (out / STUDY).exists():
+    if not is_study(out):
         raise InputError("there is no study", file=out, do="begin one (--data, --model), or name one that is there")
 
 
