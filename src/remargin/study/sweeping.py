@@ -61,6 +61,14 @@ def sweep(
 
     Raises:
         InputError: for a parameter that cannot be swept, and for bad input.
+
+    Example:
+        >>> import tempfile
+        >>> out = Path(tempfile.mkdtemp()) / "sweep"
+        >>> data, small = "docstrings:json,csv,string", {"run_triplets": 8, "batch_size": 4}
+        >>> section = sweep(data, model_folder, out, values=[0.2, 0.8], **small, say=str)
+        >>> [row[0].value for row in section.tables[0].blocks[0].rows]
+        [0.2, 0.8]
     """
     if (parameter, in_batch) not in PARAMETERS:
         problem = f"no sweep over {parameter!r}{' with --in-batch' if in_batch else ''}"
