@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from pathlib import Path
 
 import pytest
 
 from remargin import InputError
+from remargin.files.checksums import sha256
+from remargin.files.headers import write_header
 from remargin.paper.pages import draw_packed
-from remargin.study.files import PACKED_RUNS, PACKED_SCORES, pack_study
+from remargin.study.files import FORMAT, PACK, PACKED_RUNS, PACKED_SCORES, pack_study
 from remargin.study.results import TEST, Results
 
 from ..small_study import silent
@@ -67,3 +70,27 @@ def test_a_damaged_pack_is_noticed(name: str, packed: Path, tmp_path: Path) -> N
     with pytest.raises(InputError, match="pack the study again") as refused:
         Results.open(tmp_path / "study", say=silent)
     assert name in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (PACKED_RUNS, "[1, 2]\n"),
+        (PACKED_RUNS, '{"path": "runs/x/run.json"}\n'),
+        (PACKED_RUNS, '{"path": "runs/x/targets.csv.gz", "content": [[0, 0.5]]}\n'),
+        (PACKED_SCORES, "runs/x/test.csv.gz,q1,nan,0,0\n"),
+        (PACKED_SCORES, "runs/x/test.csv.gz,q1,much,0,0\n"),
+        (PACKED_SCORES, "runs/x/test.csv.gz,q1\n"),
+    ],
+)
+def test_lines_that_make_no_sense_are_refused_though_the_checksum_matches(
+    name: str, line: str, packed: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "study"
+    shutil.copytree(packed, folder)
+    text = gzip.decompress((folder / name).read_bytes()) + line.encode()
+    (folder / name).write_bytes(gzip.compress(text))
+    sums = {file: sha256(folder / file) for file in (PACKED_RUNS, PACKED_SCORES)}
+    write_header(folder / PACK, {"format": FORMAT, "sha256": sums})
+    with pytest.raises(InputError, match=r"is damaged \(.*\); pack the study again"):
+        Results.open(folder, say=silent)

@@ -96,7 +96,12 @@ def reproduce(
 
 
 def planned(experiments: str | Sequence[str], out: str | Path, *given: Any, **named: Any) -> Schedule:
-    """What `reproduce` would train and measure with the same arguments; nothing is trained, and no study begun."""
+    """What `reproduce` would train and measure with the same arguments; nothing is trained, and no study begun.
+
+    >>> plan = planned("target-evolution", "study", "docstrings:json,csv", {"tiny": model_folder}, budget=64, say=str)
+    >>> [task.triplets for task in plan.ready]
+    [64]
+    """
     with TemporaryDirectory() as scratch:
         require_own_folder(Path(out))
         study = open_study(out if is_study(Path(out)) else Path(scratch) / "study", *given, **named)

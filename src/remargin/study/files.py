@@ -10,17 +10,18 @@ import csv
 import gzip
 import io
 import json
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Protocol, TypedDict, TypeVar
+from typing import Any, Protocol, TypedDict, TypeVar, cast
 
 from remargin.errors import InputError
 from remargin.evaluation.comparison import Scores, read_query_scores
 from remargin.files.atomic import new_file, new_folder
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import check_header, read_header, read_json, write_header
-from remargin.files.shapes import Checksums
+from remargin.files.shapes import Checksums, Count, Finite, mismatch
 from remargin.study.header import FILE as STUDY
 from remargin.study.header import RUNS
 from remargin.study.targets import BatchTargets, read_targets
@@ -92,14 +93,22 @@ class PackHeader(TypedDict):
     sha256: Checksums
 
 
+class PackedFile(TypedDict):
+    """A line of `runs.jsonl.gz`: a header with its checksum, or the targets of some batches."""
+
+    path: str
+    content: dict[str, Any] | list[tuple[Count, Finite, Finite, Finite]]
+
+
 class Packed:
-    """The files of a packed study, read into memory. Its tables are checked as a whole."""
+    """The files of a packed study, read into memory. Its tables are checked as a whole, and line by line."""
 
     def __init__(self, out: Path) -> None:
         verify_files(out, read_header(out / PACK, PackHeader, FORMAT, AGAIN)["sha256"], AGAIN)
         try:
             with gzip.open(out / PACKED_RUNS, "rt", encoding="utf-8") as file:
-                self._content = {out / (record := json.loads(line))["path"]: record["content"] for line in file}
+                records = [_checked(json.loads(line)) for line in file]
+            self._content = {out / record["path"]: record["content"] for record in records}
             self._scores: dict[Path, dict[str, dict[str, float]]] = {}
             with gzip.open(out / PACKED_SCORES, "rt", encoding="utf-8", newline="") as file:
                 rows = csv.reader(file)
@@ -108,7 +117,7 @@ class Packed:
                     scores = self._scores.setdefault(out / path, {})
                     for measure, value in zip(measures, values, strict=True):
                         if value:
-                            scores.setdefault(measure, {})[query] = float(value)
+                            scores.setdefault(measure, {})[query] = _finite(value)
         except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, StopIteration) as error:
             raise InputError(f"is damaged ({error})", file=out, do=AGAIN) from None
 
@@ -122,9 +131,10 @@ class Packed:
 
     def header(self, path: Path, shape: type[T], format: str, remedy: str) -> T:
         """A header; see `read_header`."""
-        if path not in self._content:
+        content = self._content.get(path)
+        if not isinstance(content, dict):
             raise InputError("not found", file=path, do=remedy)
-        return check_header(dict(self._content[path]), path, shape, format, remedy)
+        return check_header(dict(content), path, shape, format, remedy)
 
     def scores(self, path: Path) -> Scores:
         """The measures of every query."""
@@ -132,11 +142,28 @@ class Packed:
 
     def targets(self, path: Path) -> list[BatchTargets]:
         """The targets of some batches."""
-        return [BatchTargets(*row) for row in self._content[path]]
+        content = self._content.get(path)
+        if not isinstance(content, list):
+            raise InputError("not found", file=path, do=AGAIN)
+        return [BatchTargets(*row) for row in content]
 
     def intact(self, path: Path, checksum: str) -> bool:
         """Whether the file is there: the checksum of its table has been compared."""
         return path in self._scores
+
+
+def _checked(record: Any) -> PackedFile:
+    """A line of the table of files, if it is one."""
+    if problem := mismatch(record, PackedFile):
+        raise ValueError(problem)
+    return cast(PackedFile, record)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"a score of {text}")
+    return value
 
 
 def is_packed(out: Path) -> bool:
