@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from remargin.retrieval.updating import update
     from remargin.study.sweeping import sweep
     from remargin.teacher.teaching import teach
+    from remargin.training.blending import blend
     from remargin.training.fitting import fit
     from remargin.training.inspection import inspect
     from remargin.training.loop import train
@@ -59,6 +60,7 @@ _HOMES = {
     "Validator": "remargin.training.validation",
     "ask": "remargin.retrieval.searching",
     "benchmark": "remargin.paper.benchmarking",
+    "blend": "remargin.training.blending",
     "compare": "remargin.reports.comparing",
     "demo": "remargin.demos.fine_tuning",
     "encode": "remargin.retrieval.encoding",
@@ -94,6 +96,7 @@ __all__ = [
     "Validator",
     "ask",
     "benchmark",
+    "blend",
     "compare",
     "demo",
     "encode",
