@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,6 +34,7 @@ class Meter:
     def __init__(self, operations_per_token: float, rate: float) -> None:
         self._per_token = operations_per_token
         self._rate = rate
+        self.pauses: list[float] = []  # all of them, in seconds
         self._start()
 
     def _start(self) -> None:
@@ -58,6 +59,7 @@ class Meter:
     def pause(self, seconds: float) -> None:
         """Leave out seconds that were spent on something else than training."""
         self._paused += seconds
+        self.pauses.append(seconds)
 
     def read(self) -> dict[str, float]:
         """The speeds since the last call, by the names of the columns in metrics.csv."""
@@ -73,22 +75,66 @@ class Meter:
         return speeds
 
 
-def time_left(seconds: float) -> str:
-    """How long training will still take, in words.
+def duration(seconds: float) -> str:
+    """A time in words.
 
-    >>> time_left(45), time_left(400), time_left(9000)
-    ('45 s left', '7 min left', '2.5 h left')
+    >>> duration(45), duration(400), duration(9000)
+    ('45 s', '7 min', '2.5 h')
     """
     if seconds < 90:
-        return f"{seconds:.0f} s left"
-    return f"{seconds / 60:.0f} min left" if seconds < 5400 else f"{seconds / 3600:.1f} h left"
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class TimeLeft:
+    """How long training will still take, validations included, corrected as it goes.
+
+    The speed is that of the later half of the steps so far: the first ones are slow, and a machine may become busy.
+
+    Args:
+        start: the step from which this process trains.
+        steps: how many there will be in all.
+        validate_every: steps between validations.
+
+    Example:
+        >>> left = TimeLeft(start=0, steps=100, validate_every=50)
+        >>> left.trained(step=1, seconds=5)
+        >>> left.trained(step=10, seconds=14)
+        >>> left.seconds(validations=[10.0])  # 90 steps of a second, and two validations
+        110.0
+    """
+
+    def __init__(self, start: int, steps: int, validate_every: int | None = None) -> None:
+        self._marks = [(start, 0.0)]
+        self._steps, self._every = steps, validate_every
+
+    def trained(self, step: int, seconds: float) -> None:
+        """Training has come to a step, so many seconds after the start, without those of validations."""
+        self._marks.append((step, seconds))
+
+    def seconds(self, validations: Sequence[float] = ()) -> float:
+        """How many are left, from how long each validation took so far; one at the step itself is still to come."""
+        begin, (step, now) = self._marks[0][0], self._marks[-1]
+        since, then = max(mark for mark in self._marks[:-1] if mark[0] <= max(begin + 1, (begin + step) // 2))
+        left = (now - then) / (step - since) * (self._steps - step)
+        if self._every and validations:
+            coming = self._steps // self._every - (step - 1) // self._every + bool(self._steps % self._every)
+            left += coming * sum(validations) / len(validations)
+        return left
 
 
 class Log:
     """Writes each value to `out/metrics.csv` and to the loggers, and keeps one line on the terminal up to date."""
 
     def __init__(
-        self, out: Path, fabric: Any, start: int, steps: int, say: Callable[[str], None], meter: Meter
+        self,
+        out: Path,
+        fabric: Any,
+        start: int,
+        steps: int,
+        say: Callable[[str], None],
+        meter: Meter,
+        validate_every: int | None = None,
     ) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self._path = out / METRICS
@@ -97,6 +143,7 @@ class Log:
         self._steps = steps
         self._say = say
         self._meter = meter
+        self._left = TimeLeft(start, steps, validate_every)
         self._live = sys.stderr.isatty()
 
     def __enter__(self) -> Log:
@@ -120,12 +167,13 @@ class Log:
         parts = "(mean {explicit_mean:.4f} + spread {spread:.4f})  ".format(**values) if "spread" in values else " "
         target = "target {target_mean:.2f}  ".format(**values) if "target_mean" in values else ""
         target += "temperature {temperature:.3f}  ".format(**values) if "temperature" in values else ""
-        left = (time.perf_counter() - self._began) / (step - self._start) * (self._steps - step)
+        self._left.trained(step, time.perf_counter() - self._began - sum(self._meter.pauses))
+        left = duration(self._left.seconds(self._meter.pauses))
         line = (
             f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} {parts}{target}lr {learning_rate:.1e}  "
             f"{speeds['triplets_per_second']:,.1f} triplets/s  {speeds['tokens_per_second']:,.0f} tokens/s  "
             f"{speeds['utilisation']:.0%} utilised  "
-            f"{speeds['padding']:.0%} padding  {speeds['data_wait']:.0%} waiting  {time_left(left)}"
+            f"{speeds['padding']:.0%} padding  {speeds['data_wait']:.0%} waiting  {left} left"
         )
         if self._live:
             print(f"\r{line:<160}", end="", file=sys.stderr, flush=True)

@@ -154,7 +154,7 @@ def train(
     meter = Meter(engine.operations_per_token, matmul_rate(device, dtype))
     numbers = itertools.count(progress.step * settings.accumulate)
     loader = ahead((batch, engine.split(batch.texts)) for batch in map(batches.batch, numbers))
-    log = Log(out, fabric, progress.step, settings.steps, say, meter)
+    log = Log(out, fabric, progress.step, settings.steps, say, meter, settings.validate_every if validator else None)
     with engine, closing(loader), log, Stopping() as stopping:
         if not progress.validations:
             best.validate(engine, model, log, meter)
