@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import Config, IndexModel
+from remargin.cli.options import HYBRID, Config, IndexModel
+from remargin.cli.search import tell_fusion
 from remargin.progress import tell
 
 SHOWN = 240  # characters of a document
@@ -23,12 +24,14 @@ def ask(
         str | None,
         typer.Option(help="Collection to read the texts from.", show_default="the collection of the index"),
     ] = None,
+    hybrid: Annotated[str | None, typer.Option(help=HYBRID, show_default="as the index was made")] = None,
     config: Config = None,
 ) -> None:
     """Ask an index one question, and show the best documents."""
     import remargin
 
-    answers = remargin.ask(question, index, k, model, data)
+    answers = remargin.ask(question, index, k, model, data, hybrid)
+    tell_fusion(index, model, hybrid)
     for place, answer in enumerate(answers, 1):
         tell(f"{place}. {answer.id}  {answer.score:.3f}")
         if answer.text is not None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from remargin.cli.encode import DTYPE, Length, PassageLength, PassageOverlap, tell_truncated
-from remargin.cli.options import MODEL, PRECISION, Config, Data, Overwrite, SkipBad, Threads
+from remargin.cli.options import HYBRID, MODEL, PRECISION, Config, Data, Overwrite, SkipBad, Threads
 from remargin.progress import tell
 from remargin.retrieval.base import BACKENDS
 
@@ -16,7 +16,8 @@ from remargin.retrieval.base import BACKENDS
 def index(
     out: Annotated[Path, typer.Option(help="Index folder to write.")],
     vectors: Annotated[
-        Path | None, typer.Option(help="Vectors that `remargin encode` wrote, instead of --data and --model.")
+        Path | None,
+        typer.Option(help="Vectors that `remargin encode` wrote, instead of --model and, without BM25, --data."),
     ] = None,
     data: Data = None,
     model: Annotated[str | None, typer.Option(help=f"{MODEL} bm25 needs none.")] = None,
@@ -58,6 +59,7 @@ def index(
     uri: Annotated[
         str | None, typer.Option(help="milvus: address of the server.", show_default="a file in the index folder")
     ] = None,
+    hybrid: Annotated[str, typer.Option(help=HYBRID)] = "auto",
     k1: Annotated[float | None, typer.Option(help="bm25: term-frequency saturation (k1).", show_default="0.9")] = None,
     b: Annotated[float | None, typer.Option(help="bm25: length normalisation (b), 0 to 1.", show_default="0.4")] = None,
     language: Annotated[
@@ -93,6 +95,7 @@ def index(
         k1=k1,
         b=b,
         language=language,
+        hybrid=hybrid,
         skip_bad=skip_bad,
         overwrite=overwrite,
     )
@@ -100,5 +103,7 @@ def index(
         tell_truncated(built.truncated, built.rows, built.made)
     count = built.documents
     tell(f"wrote {out}: {index} index of {count:,} documents, built in {built.seconds:,.1f} s")
+    if built.hybrid is not None:
+        tell(str(built.hybrid))
     of_vectors, of_index = built.vector_bytes / count, built.other_bytes / count
     tell(f"bytes of each document: {of_vectors:,.0f} of vectors, {of_index:,.0f} of the index")

@@ -163,6 +163,7 @@ NEGATIVES = "Negatives of each triplet in a batch; stored ones beyond that take 
 PATIENCE = "Validations without improvement before early stopping."
 BOUND = "Equivalence bound of the TOST: the largest difference that does not matter."
 PRECISION = "Numeric precision of computing: auto (bf16 on a GPU, 32 on a CPU), 32 or bf16."
+HYBRID = "Fusion with BM25: auto (if dev says that it is better), on, off, or the encoder's weight, 0 to 1."
 RUN_FILE = "Run file to write; a name that ends in .gz is compressed."
 
 Data = Annotated[str | None, typer.Option(help=DATA)]

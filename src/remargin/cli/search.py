@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import MODEL, RUN_FILE, Config, Overwrite, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import HYBRID, MODEL, RUN_FILE, Config, Overwrite, RequiredData, SkipBad, Split, Threads
 from remargin.progress import tell
 from remargin.retrieval.base import BACKENDS
 
@@ -25,11 +25,25 @@ def search(
     split: Split = "test",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
+    hybrid: Annotated[
+        str | None, typer.Option(help=HYBRID, show_default="as an index folder was made; off for a kind of index")
+    ] = None,
     threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Rank a collection's documents for each of its queries, and write a TREC run file."""
     import remargin
 
-    run = remargin.search(data, index, model, k, split=split, skip_bad=skip_bad, out=out, overwrite=overwrite)
+    run = remargin.search(
+        data, index, model, k, split=split, skip_bad=skip_bad, out=out, overwrite=overwrite, hybrid=hybrid
+    )
+    tell_fusion(index, model, hybrid)
     tell(f"wrote {out}: {len(run):,} queries")
+
+
+def tell_fusion(index: str | Path, model: str | None, hybrid: str | None) -> None:
+    """Say that BM25 and the encoder were fused, and with which weight, if they were."""
+    from remargin.retrieval.searching import fusion_of
+
+    if (fusion := fusion_of(index, model, hybrid)) is not None:
+        tell(str(fusion))

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -59,35 +59,41 @@ class BM25:
     def __init__(
         self, documents: Mapping[str, str], k1: float = 0.9, b: float = 0.4, language: str = "english"
     ) -> None:
-        bm25s = _bm25s()
-        if not (0 <= k1 < math.inf and 0 <= b <= 1):
-            raise InputError(f"k1 = {k1}, b = {b}", do="use k1 of at least 0 and b between 0 and 1")
-        self.data = ""  # the collection, where an index was saved with its name
-        self._ids: Sequence[str] | Ids = list(documents)
-        self._parameters = {"k1": k1, "b": b, "language": language}
-        self._index = bm25s.BM25(method="lucene", k1=k1, b=b)
-        tokens = self._tokens(list(documents.values()))
-        if not any(tokens.ids):
+        check_parameters(k1, b)
+        self._build(list(documents), terms_of(list(documents.values()), language), k1, b, language)
+
+    @classmethod
+    def of_terms(
+        cls, ids: Sequence[str], terms: Terms, k1: float = 0.9, b: float = 0.4, language: str = "english"
+    ) -> BM25:
+        """An index of documents of which only the terms are at hand, as `terms_of` gave them.
+
+        >>> index = BM25.of_terms(["d1", "d2"], terms_of(["margins adapt to documents", "queries find them"]))
+        >>> index.search({"q": "adapting margins"}).rankings["q"].keys()
+        dict_keys(['d1'])
+        """
+        check_parameters(k1, b)
+        self = cls.__new__(cls)
+        self._build(ids, terms, k1, b, language)
+        return self
+
+    def _build(self, ids: Sequence[str], terms: Terms, k1: float, b: float, language: str) -> None:
+        if not any(terms.ids):
             raise InputError("the documents have no words but stop words", do="check the texts and the language")
-        self._index.index(tokens, show_progress=False)
+        self.data = ""  # the collection, where an index was saved with its name
+        self._ids: Sequence[str] | Ids = ids
+        self._parameters = {"k1": k1, "b": b, "language": language}
+        self._index = _bm25s().BM25(method="lucene", k1=k1, b=b)
+        self._index.index(terms, show_progress=False)
 
     def __len__(self) -> int:
         return len(self._ids)
-
-    def _tokens(self, texts: list[str]) -> Any:
-        import Stemmer
-
-        language = str(self._parameters["language"])
-        if language not in LANGUAGES:
-            raise InputError(f"no stop words for {language!r}", do=f"use one of {', '.join(sorted(LANGUAGES))}")
-        stemmer = Stemmer.Stemmer(language)
-        return _bm25s().tokenize(texts, stopwords=LANGUAGES[language], stemmer=stemmer, show_progress=False)
 
     def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
         """The k best documents of each query; fewer, where fewer share a word with it."""
         if not queries:
             return Run({})
-        tokens = self._tokens(list(queries.values()))
+        tokens = terms_of(list(queries.values()), str(self._parameters["language"]))
         depth = min(k, len(self._ids))
         rows, scores = self._index.retrieve(
             tokens, k=depth, show_progress=False, sorted=True, n_threads=-1, backend_selection="numpy"
@@ -131,6 +137,36 @@ class BM25:
         self._ids = Ids(folder / "ids", **header["ids"])
         self._index = _loaded(folder / "bm25s", len(self._ids))
         return self
+
+
+class Terms(NamedTuple):
+    """The terms of texts: a list of numbers for each text, and the number of each term."""
+
+    ids: list[list[int]]
+    vocab: dict[str, int]
+
+
+def terms_of(texts: list[str], language: str = "english") -> Terms:
+    """The words of texts as BM25 compares them: lower-cased Snowball stems without stop words.
+
+    >>> tokens = terms_of(["Margins adapt to the margin"])
+    >>> names = {number: term for term, number in tokens.vocab.items()}
+    >>> [names[number] for number in tokens.ids[0]]
+    ['margin', 'adapt', 'margin']
+    """
+    import Stemmer
+
+    if language not in LANGUAGES:
+        raise InputError(f"no stop words for {language!r}", do=f"use one of {', '.join(sorted(LANGUAGES))}")
+    stemmer = Stemmer.Stemmer(language)
+    tokens = _bm25s().tokenize(texts, stopwords=LANGUAGES[language], stemmer=stemmer, show_progress=False)
+    return Terms(tokens.ids, tokens.vocab)
+
+
+def check_parameters(k1: float, b: float) -> None:
+    """Refuse parameters for which BM25 is not defined."""
+    if not (0 <= k1 < math.inf and 0 <= b <= 1):
+        raise InputError(f"k1 = {k1}, b = {b}", do="use k1 of at least 0 and b between 0 and 1")
 
 
 class BM25sParameters(TypedDict):

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from remargin.data.source import Text
+from remargin.data.tables import Rejects, batches
 from remargin.errors import InputError
 from remargin.files.atomic import new_folder, remove_folder, remove_left
 from remargin.model.encoder import BiEncoder
 from remargin.retrieval.base import State, Storage
 from remargin.retrieval.built import Built
 from remargin.retrieval.encoding import encode
+from remargin.retrieval.hybrid import HybridSettings
 from remargin.retrieval.index_folder import HEADER, IndexFolder
 from remargin.retrieval.settings import BackendSettings
-from remargin.retrieval.vectors import Vectors
+from remargin.retrieval.texts import collection_texts
+from remargin.retrieval.vectors import Vectors, text_hashes
 
 log = logging.getLogger(__name__)
 
 
 def build_index(
-    vectors: Vectors, out: str | Path, settings: BackendSettings | None = None, overwrite: bool = False
+    vectors: Vectors,
+    out: str | Path,
+    settings: BackendSettings | None = None,
+    overwrite: bool = False,
+    hybrid: HybridSettings | None = None,
+    texts: Iterable[Text] = (),
 ) -> Built:
     """Write an index of vectors to a folder.
 
@@ -32,6 +42,8 @@ def build_index(
         out: the folder.
         settings: the back end; exact search if not given.
         overwrite: replace `out` if it is there.
+        hybrid: how to fuse with BM25, which is then in the folder, too.
+        texts: for a hybrid index, the documents that the vectors were made of, in the same order.
 
     Example:
         >>> import tempfile
@@ -57,8 +69,8 @@ def build_index(
             raise InputError("there are no documents to index", do="encode some first")
         if vectors.made.kind != "documents":
             raise InputError(f"vectors of {vectors.made.kind}, not of documents", do="encode the documents")
-        index = IndexFolder.empty(folder, vectors.made, settings or BackendSettings())
-        index.append(vectors)
+        index = IndexFolder.empty(folder, vectors.made, settings or BackendSettings(), hybrid)
+        index.append(vectors, () if hybrid is None else matching_texts(texts, vectors))
         index.commit()
     if replaced is not None:
         storage_before, state = replaced
@@ -74,7 +86,35 @@ def build_index(
         seconds=seconds,
         vector_bytes=vector_bytes,
         other_bytes=sum(sizes.values()),
+        hybrid=hybrid,
     )
+
+
+def matching_texts(texts: Iterable[Text], vectors: Vectors) -> Iterator[str]:
+    """The texts that vectors were made of, one after the other.
+
+    Raises:
+        InputError: for a text that is not the one that was encoded, one too few or one too many.
+
+    Example:
+        >>> model = BiEncoder.from_pretrained(model_folder)
+        >>> vectors = Vectors.of(model, {"d1": "one text"})
+        >>> list(matching_texts([Text("d1", "one text")], vectors))
+        ['one text']
+        >>> list(matching_texts([Text("d1", "another")], vectors))
+        Traceback (most recent call last):
+        remargin.errors.InputError: id 'd1': not the text that was encoded; encode the documents again
+    """
+    do, count = "encode the documents again", 0
+    for block in batches(texts):
+        encoded = vectors.hashes[count : count + len(block)].tolist()
+        for text, hash, before in itertools.zip_longest(block, text_hashes(block).tolist(), encoded):
+            if hash != before:
+                raise InputError("not the text that was encoded", id=text.id, do=do)
+            yield text.text
+        count += len(block)
+    if count < len(vectors.ids):
+        raise InputError(f"{count:,} texts for the vectors of {len(vectors.ids):,}", do=do)
 
 
 def index_texts(
@@ -85,23 +125,26 @@ def index_texts(
     encoding: Mapping[str, Any],
     skip_bad: bool,
     overwrite: bool,
+    hybrid: HybridSettings | None = None,
 ) -> Built:
     """Encode a collection's documents into a folder beside `out`, and write an index of them."""
     folder = out.absolute().with_name(f"{out.name}.vectors")
+    given = f"--vectors {folder}" + ("" if hybrid is None else f" --data {data}")
     if folder.exists():
-        do = f"give --vectors {folder} to continue with these vectors, or remove them"
+        do = f"give {given} to continue with these vectors, or remove them"
         raise InputError("is there already, perhaps from a build that was stopped", file=folder, do=do)
     vectors = encode(data, model, folder, skip_bad=skip_bad, **encoding)
     try:
-        built = build_index(vectors, out, settings, overwrite)
+        texts = () if hybrid is None else collection_texts(data, rejects=Rejects(skip=skip_bad))  # counted before
+        built = build_index(vectors, out, settings, overwrite, hybrid, texts)
     except InputError as error:
-        do = "; ".join([*([error.do] if error.do else []), f"the vectors stay: give --vectors {folder}"])
+        do = "; ".join([*([error.do] if error.do else []), f"the vectors stay: give {given}"])
         raise InputError(error.problem, file=error.file, id=error.id, do=do) from None
     except OSError as error:
-        do = f"the vectors stay: to continue with them, give --vectors {folder}"
+        do = f"the vectors stay: to continue with them, give {given}"
         raise InputError(error.strerror or str(error), file=error.filename or out, do=do) from error
     except BaseException:
-        log.warning("the vectors are in %s: to continue with them, give --vectors", folder)
+        log.warning("the vectors are in %s: to continue with them, give %s", folder, given)
         raise
     remove_folder(folder)
     return built

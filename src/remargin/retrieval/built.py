@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from remargin.retrieval.hybrid import HybridSettings
     from remargin.retrieval.vectors import Made
 
 
@@ -21,6 +22,7 @@ class Built:
         seconds: how long building took, without encoding.
         vector_bytes: the size of the vectors on disk.
         other_bytes: the size of everything else in the folder.
+        hybrid: how the index fuses BM25 and the encoder; None if it holds one of them.
     """
 
     documents: int
@@ -30,3 +32,4 @@ class Built:
     seconds: float
     vector_bytes: int
     other_bytes: int
+    hybrid: HybridSettings | None = None

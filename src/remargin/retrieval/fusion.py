@@ -19,7 +19,7 @@ from remargin.files.atomic import refuse_existing
 WEIGHTS = tuple(np.round(np.arange(0, 1.01, 0.05), 2).tolist())
 
 
-class Fusion(NamedTuple):
+class Fused(NamedTuple):
     """A run made of several.
 
     Attributes:
@@ -47,7 +47,7 @@ def fuse(
     skip_bad: bool = False,
     out: str | Path | None = None,
     overwrite: bool = False,
-) -> Fusion:
+) -> Fused:
     """Fuse runs by reciprocal rank, or two of them by a weighted sum of scores, as `remargin fuse` does.
 
     Args:
@@ -100,7 +100,7 @@ def fuse(
         run = weighted(loaded[0], loaded[1], weight, depth)
     if out is not None:
         run.save(out, tag="fused", overwrite=overwrite)
-    return Fusion(run, weight, mean, self_matches)
+    return Fused(run, weight, mean, self_matches)
 
 
 def _loaded(runs: Sequence[str | Path | Run]) -> list[Run]:

@@ -1,19 +1,21 @@
 """Index folders: vectors, ids, marks of deleted documents, the files of a back end, and a header over all of them.
 
 A folder holds the vectors (appended to, never rewritten), the ids, which documents were deleted, and the files of the
-back end. Its header says which of these count, and what is in them. A change writes its files first and then the
-header, at once: whoever opens the folder meanwhile, or after a crash, finds it as it was before or as it is after.
+back end. A hybrid index has the documents' terms and a BM25 index there, too; see `terms.py`. The header says which of
+these count, and what is in them. A change writes its files first and then the header, at once: whoever opens the folder
+meanwhile, or after a crash, finds it as it was before or as it is after.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,19 +26,24 @@ from remargin.errors import InputError
 from remargin.files.arrays import append_array, map_array
 from remargin.files.atomic import flush_to_disk
 from remargin.files.checksums import Sums
-from remargin.files.headers import read_header, require_shape, write_header
+from remargin.files.headers import read_header, read_json, require_shape, write_header
 from remargin.files.shapes import BlockSums, Count, FieldsOf, FileName
 from remargin.model.encoder import BiEncoder
+from remargin.retrieval import terms
 from remargin.retrieval.base import State, Storage, storage_class
+from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.dense import DenseIndex
+from remargin.retrieval.hybrid import HybridSettings
 from remargin.retrieval.settings import BackendSettings
+from remargin.retrieval.terms import TermsState, append_terms, build_words
 from remargin.retrieval.vectors import Made, MadeOnDisk, Vectors
 
 HEADER = "remargin_index.json"
 FORMAT = "remargin-index-2"
+HYBRID_FORMAT = "remargin-index-3"  # of an index that holds BM25, too
 REMEDY = "name a folder that `remargin index` wrote"
-GROWING = ("vectors.bin", "owners.bin", "hashes.bin")
-VERSIONED = ("ids.", "deleted.")  # and the files of the back end
+GROWING = ("vectors.bin", "owners.bin", "hashes.bin", *terms.GROWING)
+VERSIONED = ("ids.", "deleted.", *terms.VERSIONED)  # and the files of the back end
 VECTORS_AT_ONCE = 65_536
 ATTEMPTS = 10  # to open an index that is being changed
 
@@ -54,6 +61,24 @@ class IndexHeader(TypedDict):
     ids_folder: FileName
     ids_size: IdsSize
     sums: BlockSums
+
+
+class HybridHeader(IndexHeader):
+    """What is in the folder of a hybrid index: how it fuses, and the files of the documents' terms."""
+
+    hybrid: Annotated[dict[str, Any], FieldsOf(HybridSettings)]
+    terms: TermsState
+
+
+def read_index_header(folder: Path) -> IndexHeader | HybridHeader:
+    """The header of an index folder, of whichever format."""
+    path = folder / HEADER
+    content: Any = None
+    with contextlib.suppress(InputError):  # said below, in the words of headers
+        content = read_json(path, REMEDY)
+    if isinstance(content, dict) and content.get("format") == HYBRID_FORMAT:
+        return read_header(path, HybridHeader, HYBRID_FORMAT, REMEDY)
+    return read_header(path, IndexHeader, FORMAT, REMEDY)
 
 
 @dataclass
@@ -74,23 +99,31 @@ class IndexFolder:
     state: State
     version: int
     sums: dict[str, Sums]
+    hybrid: HybridSettings | None = None
+    terms: TermsState | None = None
     changed: bool = False
     grown: bool = False
 
     @classmethod
-    def empty(cls, folder: Path, made: Made, settings: BackendSettings) -> IndexFolder:
+    def empty(
+        cls, folder: Path, made: Made, settings: BackendSettings, hybrid: HybridSettings | None = None
+    ) -> IndexFolder:
         """A new folder without documents."""
         (folder / "ids.0").mkdir()
         size = IdWriter(folder / "ids.0").close()
-        return cls(folder, made, settings, 0, "ids.0", size, np.zeros(0, bool), {}, 0, {})
+        return cls(folder, made, settings, 0, "ids.0", size, np.zeros(0, bool), {}, 0, {}, hybrid)
 
     @classmethod
     def read(cls, folder: Path) -> IndexFolder:
         """The folder as its header describes it."""
-        header = read_header(folder / HEADER, IndexHeader, FORMAT, REMEDY)
+        header = read_index_header(folder)
         settings = BackendSettings(**header["settings"])
         fields = storage_class(settings.backend).state_fields(settings)
-        require_shape(header["state"], fields, FORMAT, folder / HEADER, REMEDY)
+        require_shape(header["state"], fields, header["format"], folder / HEADER, REMEDY)
+        fused: dict[str, Any] = {}
+        if header["format"] == HYBRID_FORMAT:
+            both = cast(HybridHeader, header)
+            fused = {"hybrid": HybridSettings(**both["hybrid"]), "terms": both["terms"]}
         return cls(
             folder,
             Made.from_disk(header["made"]),
@@ -102,6 +135,7 @@ class IndexFolder:
             header["state"],
             header["version"],
             {name: Sums(*sums) for name, sums in header["sums"].items()},
+            **fused,
         )
 
     def verify(self) -> None:
@@ -133,6 +167,11 @@ class IndexFolder:
         kind = storage_class(self.settings.backend)
         return kind(self.folder, self.vectors().matrix, self.made.similarity == "cosine", self.settings)
 
+    def bm25(self) -> BM25 | None:
+        """The BM25 index of a hybrid index; None if no document has a term, or the index is not hybrid."""
+        name = None if self.terms is None else self.terms["bm25"]
+        return None if name is None else BM25.load(self.folder / name)
+
     def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """The row of each document, -1 if it is not there or was deleted."""
         rows = self.ids.rows(ids)
@@ -153,8 +192,8 @@ class IndexFolder:
         self.deleted[rows] = True
         self.changed |= len(rows) > 0
 
-    def append(self, vectors: Vectors) -> None:
-        """Take in more vectors and their ids."""
+    def append(self, vectors: Vectors, texts: Iterable[str] = ()) -> None:
+        """Take in more vectors and their ids; in a hybrid index, also the terms of their texts."""
         self.changed = self.grown = True
         first_row, first_text = self.rows, len(self.deleted)
         for place in range(0, len(vectors.matrix), VECTORS_AT_ONCE):
@@ -169,6 +208,9 @@ class IndexFolder:
         writer = IdWriter(self.folder / name, self.ids)
         for batch in batches(vectors.ids):
             writer.add(batch)
+        if self.hybrid is not None:
+            language, version = self.hybrid.language, self.version + 1
+            self.terms = append_terms(self.folder, self.terms, first_text, texts, language, version)
         self.ids_folder, self.ids_size = name, writer.close()
         del self.ids  # it is read again
         self.deleted = np.concatenate([self.deleted, np.zeros(len(vectors.ids), bool)])
@@ -179,11 +221,17 @@ class IndexFolder:
         """Make the change count, and remove what it replaced."""
         self.version += 1
         append_array(self.folder / f"deleted.{self.version}.bin", 0, self.deleted)
+        fused: dict[str, Any] = {}
+        if self.hybrid is not None and self.terms is not None:
+            self.terms = build_words(
+                self.folder, self.terms, self.ids, self.deleted, self.hybrid, self.made.data, self.version
+            )
+            fused = {"format": HYBRID_FORMAT, "hybrid": asdict(self.hybrid), "terms": self.terms}
         flush_to_disk(*self.folder.rglob("*"))
         header = {"format": FORMAT, "version": self.version, "made": self.made.on_disk(), "rows": self.rows}
         header |= {"settings": asdict(self.settings), "state": self.state, "documents": int((~self.deleted).sum())}
         header |= {"ids_folder": self.ids_folder, "ids_size": self.ids_size, "sums": self._sums(self._needed())}
-        write_header(self.folder / HEADER, header)
+        write_header(self.folder / HEADER, header | fused)
         self.remove_unneeded()
 
     def remove_unneeded(self) -> None:
@@ -195,23 +243,41 @@ class IndexFolder:
 
     def _needed(self) -> set[Any]:
         """The names of files and folders that count, beside those that only grow."""
-        return {self.ids_folder, f"deleted.{self.version}.bin", *self.state.values()}
+        of_terms = {} if self.terms is None else {self.terms["vocabulary"], self.terms["bm25"]}
+        return {self.ids_folder, f"deleted.{self.version}.bin", *self.state.values(), *of_terms}
 
     def _sums(self, needed: set[Any]) -> dict[str, Sums]:
-        """Checksums of every file in use. If nothing was appended, the old ones hold, even if a file is longer now."""
+        """Checksums of every file in use. If nothing was appended, the old ones hold, even if a file is longer now.
+
+        Of BM25's files it is the header that has the others' checksums.
+        """
         ours = [path for path in self.folder.iterdir() if path.name in needed or path.name in GROWING]
-        paths = [file for path in ours for file in (path.iterdir() if path.is_dir() else [path])]
+        inside = [file for path in ours for file in (path.iterdir() if path.is_dir() else [path])]
+        paths = [path for path in inside if path.is_file()]
         names = {str(path.relative_to(self.folder)): path for path in paths}
         known = {} if self.grown else self.sums
         return {name: known.get(name) or Sums.of(path, before=self.sums.get(name)) for name, path in names.items()}
 
 
+class Opened(NamedTuple):
+    """What is in an index folder, ready to search: the dense index and, if the index is hybrid, BM25 beside it."""
+
+    dense: DenseIndex
+    bm25: BM25 | None
+    hybrid: HybridSettings | None
+
+
 def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex:
-    """Open an index for searching; without a model, with the one whose name the index keeps.
+    """Open the dense part of an index for searching; without a model, with the one whose name the index keeps.
 
     Raises:
         InputError: if the folder is no index, or another model made it.
     """
+    return open_parts(folder, model, words=False).dense
+
+
+def open_parts(folder: str | Path, model: BiEncoder | None = None, words: bool = True) -> Opened:
+    """Open all parts of an index for searching, as one change left them; without `words`, BM25 is not read."""
     folder = Path(folder)
     for attempt in itertools.count(1):
         version = _version(folder)
@@ -220,7 +286,8 @@ def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex
             index.verify()
             model = model or load_model(index.made)
             backend = index.storage().open(index.state, model.device)
-            return DenseIndex(model, index.vectors(), backend, index.settings.fetch_factor, index.deleted)
+            dense = DenseIndex(model, index.vectors(), backend, index.settings.fetch_factor, index.deleted)
+            return Opened(dense, index.bm25() if words else None, index.hybrid)
         except InputError as error:
             if _version(folder) != version and attempt < ATTEMPTS:
                 continue  # changed by another process meanwhile: the files that we looked for are gone
@@ -232,7 +299,7 @@ def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex
 
 def _version(folder: Path) -> int | None:
     try:
-        return read_header(folder / HEADER, IndexHeader, FORMAT, REMEDY)["version"]
+        return read_index_header(folder)["version"]
     except InputError:
         return None
 

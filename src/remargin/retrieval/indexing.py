@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from remargin.retrieval import bm25
 from remargin.retrieval.base import storage_class
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.built import Built
+from remargin.retrieval.hybrid import Choice, HybridSettings, chosen_hybrid, read_choice
 from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.texts import collection_texts, counted_rejects
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from remargin.model.encoder import BiEncoder, EncodingPrecision
     from remargin.retrieval.settings import Coding
     from remargin.retrieval.vectors import Dtype, Vectors
+
+log = logging.getLogger(__name__)
 
 
 def index(
@@ -45,6 +50,7 @@ def index(
     k1: float | None = None,
     b: float | None = None,
     language: str | None = None,
+    hybrid: str | float = "auto",
     skip_bad: bool = False,
     overwrite: bool = False,
 ) -> Built:
@@ -56,7 +62,7 @@ def index(
     Args:
         out: the folder to write.
         vectors: what `encode` wrote, or its folder.
-        data: the collection, as `Collection.load` takes it, instead of vectors.
+        data: the collection, as `Collection.load` takes it, instead of vectors; beside them for a hybrid index.
         model: the encoder for `data`, its folder, or its Hugging Face name.
         index: "exact", "faiss", "milvus" or "bm25".
         dtype: of the stored vectors; this and the next four as in `encode`.
@@ -72,9 +78,12 @@ def index(
         code_bytes: faiss: bytes of the product-quantisation code.
         search_parameters: faiss: such as "nprobe=64".
         uri: milvus: the address of a server.
-        k1: bm25: term-frequency saturation, 0.9 if not given.
-        b: bm25: length normalisation, 0 to 1, 0.4 if not given.
-        language: bm25: of the stemmer and the stop words, "english" if not given.
+        k1: bm25, hybrid: term-frequency saturation, 0.9 if not given.
+        b: bm25, hybrid: length normalisation, 0 to 1, 0.4 if not given.
+        language: bm25, hybrid: of the stemmer and the stop words, "english" if not given.
+        hybrid: whether the folder holds BM25 beside the vectors, so that searches fuse both: "auto", if the model's
+            folder has a weight that dev chose, and the fusion is better there (see `Fusion.pays`); "on", with that
+            weight in any case; "off"; or the encoder's weight, 0 to 1.
         skip_bad: skip bad input, and count it in a warning.
         overwrite: replace `out` if it is there.
 
@@ -109,8 +118,10 @@ def index(
         uri=uri,
     )
     words = _given(k1=k1, b=b, language=language)
+    choice = read_choice(hybrid)
     if index == "bm25":
-        refuse_idle("a BM25 index", [*backend, *encoding, *_given(vectors=vectors, model=model)])
+        idle = _given(vectors=vectors, model=model, hybrid=None if choice == "auto" else choice)
+        refuse_idle("a BM25 index", [*backend, *encoding, *idle])
         return _index_words(data, Path(out), words, skip_bad, overwrite)
     from remargin.retrieval.building import build_index, index_texts
     from remargin.retrieval.index_folder import HEADER
@@ -118,15 +129,46 @@ def index(
 
     settings = BackendSettings(index, **backend)
     _refuse_idle_settings(settings, backend)
-    refuse_idle(f"index {index}", words)
     settings.check()
     refuse_existing(Path(out), overwrite, HEADER)
     if vectors is not None and data is None and model is None:
         refuse_idle("vectors that are encoded already", [*encoding, *_given(skip_bad=skip_bad or None)])
-        return build_index(vectors if isinstance(vectors, Vectors) else Vectors.load(vectors), out, settings, overwrite)
+        if choice not in ("auto", "off"):
+            raise InputError("BM25 takes the texts, and vectors have none", do="give --data beside --vectors")
+        refuse_idle(f"index {index} without BM25 (--hybrid)", words)
+        loaded = vectors if isinstance(vectors, Vectors) else Vectors.load(vectors)
+        if choice == "auto":
+            _warn_without_words(loaded)
+        return build_index(loaded, out, settings, overwrite)
+    if vectors is not None and data is not None and model is None and choice != "off":
+        refuse_idle("vectors that are encoded already", encoding)
+        loaded = vectors if isinstance(vectors, Vectors) else Vectors.load(vectors)
+        if (fused := _hybrid(choice, loaded.made.model, words, index)) is not None:
+            with counted_rejects(skip_bad) as rejects:
+                texts = collection_texts(data, rejects=rejects)
+                return build_index(loaded, out, settings, overwrite, fused, texts)
     if vectors is not None or data is None or model is None:
         raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
-    return index_texts(data, model, Path(out), settings, encoding, skip_bad, overwrite)
+    fused = _hybrid(choice, model, words, index)
+    return index_texts(data, model, Path(out), settings, encoding, skip_bad, overwrite, fused)
+
+
+def _hybrid(
+    choice: Choice | float, model: str | Path | BiEncoder, words: Mapping[str, Any], index: str
+) -> HybridSettings | None:
+    """How the index fuses, if it does; BM25's own parameters are refused if it does not."""
+    fused = chosen_hybrid(choice, model if isinstance(model, str | Path) else model.name)
+    if fused is None:
+        refuse_idle(f"index {index} without BM25 (--hybrid)", words)
+        return None
+    return replace(fused, **words)
+
+
+def _warn_without_words(vectors: Vectors) -> None:
+    """Warn where the model would be fused with BM25, but vectors alone have no words."""
+    model = vectors.made.model
+    if Path(model).is_dir() and chosen_hybrid("auto", model) is not None:
+        log.warning("dev says that %s is better fused with BM25, which takes the texts: give --data, too", model)
 
 
 def _given(**options: Any) -> dict[str, Any]:

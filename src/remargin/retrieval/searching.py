@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from remargin.data.collection import Collection, open_collection, open_source
 from remargin.data.tables import Rejects
-from remargin.errors import InputError
+from remargin.errors import InputError, refuse_idle
 from remargin.evaluation.inputs import without_self_matches
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import refuse_existing
@@ -17,6 +17,7 @@ from remargin.retrieval.base import BACKENDS, Index
 from remargin.retrieval.bm25 import BM25, NO_SPACES
 from remargin.retrieval.bm25 import HEADER as BM25_HEADER
 from remargin.retrieval.encoders import as_encoder
+from remargin.retrieval.hybrid import Choice, HybridIndex, HybridSettings, chosen_hybrid, read_choice
 
 if TYPE_CHECKING:
     from remargin.model.encoder import BiEncoder
@@ -36,6 +37,7 @@ def search(
     skip_bad: bool = False,
     out: str | Path | None = None,
     overwrite: bool = False,
+    hybrid: str | float | None = None,
 ) -> Run:
     """Rank documents for each of a collection's queries, as `remargin search` does.
 
@@ -50,6 +52,9 @@ def search(
         skip_bad: skip bad input, and count it in a warning, if `data` is not loaded yet.
         out: a TREC run file to write; its name may end in .gz.
         overwrite: replace `out` if it is there.
+        hybrid: "on", "off", "auto", or the encoder's weight, 0 to 1, in a fusion with BM25. An index folder is searched
+            as it was made ("auto"), or by its encoder alone ("off"). An index that is made on the way is not fused,
+            so that the encoder itself is measured, unless this says so; "auto" and "on" are as in `index`.
 
     Raises:
         InputError: for bad input, an unknown index or one of another collection, and a model that is missing or does
@@ -69,11 +74,12 @@ def search(
         raise InputError(problem, do=f"write ./{index} for the folder, or search elsewhere")
     encoder = None if model is None else as_encoder(model)
     collection = open_collection(data, split, skip_bad)
-    opened = _open(collection, index, encoder) if isinstance(index, str | Path) else index
-    depth = k + bool(collection.self_matches)
-    run = opened.search(collection.queries, depth)
-    if collection.self_matches:
-        run = Run.of(without_self_matches(run, collection)[0].rankings, depth=k)
+    if isinstance(index, str | Path):
+        opened: Index = _open(collection, index, encoder, hybrid)
+    else:
+        refuse_idle("an index that is open", [] if hybrid is None else ["hybrid"])
+        opened = index
+    run = _ranked(opened, collection, k)
     if named and index not in KINDS:
         _check_documents(opened, run, collection, Path(str(index)))
     if named and (empty := run.empty()):
@@ -83,6 +89,20 @@ def search(
     if out is not None:
         run.save(out, tag=Path(str(index)).name if named else "search", overwrite=overwrite)
     return run
+
+
+def _ranked(index: Index, collection: Collection, k: int) -> Run:
+    """The k best documents of each query of a collection, without the query itself."""
+    if isinstance(index, HybridIndex):
+        _warn_shallow(index, k)
+        return index.search(collection.queries, k, collection.self_matches)
+    run = index.search(collection.queries, k + bool(collection.self_matches))
+    return Run.of(without_self_matches(run, collection)[0].rankings, depth=k) if collection.self_matches else run
+
+
+def _warn_shallow(index: Index, k: int) -> None:
+    if isinstance(index, HybridIndex) and k > (depth := index.settings.depth):
+        log.warning("BM25 and the encoder are fused %d documents deep: there may be fewer than %d a query", depth, k)
 
 
 class Answer(NamedTuple):
@@ -99,6 +119,7 @@ def ask(
     k: int = 5,
     model: str | Path | BiEncoder | None = None,
     data: str | Path | None = None,
+    hybrid: str | float | None = None,
 ) -> list[Answer]:
     """The best documents of an index for one question, as `remargin ask` shows them.
 
@@ -109,6 +130,8 @@ def ask(
         model: the encoder that made the index, if it is no longer where it was then.
         data: where the texts are, if the collection that the index was made of is no longer there. A warning says if
             they cannot be read.
+        hybrid: "off" for the encoder alone, "on" for its fusion with BM25, or the encoder's weight in it, 0 to 1. If
+            not given, or "auto", as the index was made.
 
     Raises:
         InputError: for an empty question, and for a folder that is no index.
@@ -125,7 +148,8 @@ def ask(
         raise InputError("the question is empty", do="write it in quotes")
     if not encodable(question):
         raise InputError("the question is not UTF-8", do="set the terminal, or LC_ALL, to UTF-8")
-    opened = load_index(index, None if model is None else as_encoder(model))
+    opened = load_index(index, None if model is None else as_encoder(model), hybrid)
+    _warn_shallow(opened, k)
     ranking = opened.search({"": question}, k).rankings[""]
     texts = _texts(data or opened.data, set(ranking))
     return [Answer(id, score, texts.get(id)) for id, score in ranking.items()]
@@ -160,10 +184,13 @@ def _check_documents(index: Index, run: Run, collection: Collection, folder: Pat
         )
 
 
-def _open(collection: Collection, index: str | Path, model: BiEncoder | None) -> BM25 | DenseIndex:
+def _open(
+    collection: Collection, index: str | Path, model: BiEncoder | None, hybrid: str | float | None
+) -> BM25 | DenseIndex | HybridIndex:
     if index == "bm25":
         if model is not None:
             raise InputError("index 'bm25' takes no model", do="leave --model out")
+        refuse_idle("index 'bm25'", [] if hybrid is None else ["hybrid"])
         return BM25(collection.documents)
     if index in KINDS:
         if model is None:
@@ -174,19 +201,56 @@ def _open(collection: Collection, index: str | Path, model: BiEncoder | None) ->
 
         settings = BackendSettings(str(index))
         settings.check()
-        return DenseIndex.in_memory(model, Vectors.of(model, collection.documents, collection.name), settings)
+        fused = None if hybrid is None else chosen_hybrid(read_choice(hybrid), model.name)
+        dense = DenseIndex.in_memory(model, Vectors.of(model, collection.documents, collection.name), settings)
+        return dense if fused is None else HybridIndex(dense, BM25(collection.documents), fused)
     if not Path(index).is_dir():
         do = f"use {', '.join(KINDS)}, or a folder that `remargin index` wrote"
         raise InputError(f"unknown index {str(index)!r}", do=do)
-    return load_index(index, model)
+    return load_index(index, model, hybrid)
 
 
-def load_index(folder: str | Path, model: BiEncoder | None = None) -> BM25 | DenseIndex:
-    """Open the index in a folder: BM25's, or a dense one with its model."""
+def load_index(
+    folder: str | Path, model: BiEncoder | None = None, hybrid: str | float | None = None
+) -> BM25 | DenseIndex | HybridIndex:
+    """Open the index in a folder: BM25's, or a dense one with its model, or both fused; `hybrid` as in `ask`."""
     if (Path(folder) / BM25_HEADER).is_file():
         if model is not None:
             raise InputError("a BM25 index takes no model", file=folder, do="leave --model out")
+        refuse_idle("a BM25 index", [] if hybrid is None else ["hybrid"])
         return BM25.load(folder)
-    from remargin.retrieval.index_folder import open_index
+    from remargin.retrieval.index_folder import open_parts
 
-    return open_index(folder, model)
+    choice = read_choice("auto" if hybrid is None else hybrid)
+    parts = open_parts(folder, model, words=choice != "off")
+    fused = _fused(choice, parts.hybrid, folder)
+    return parts.dense if fused is None else HybridIndex(parts.dense, parts.bm25, fused)
+
+
+def _fused(choice: Choice | float, made: HybridSettings | None, folder: str | Path) -> HybridSettings | None:
+    """How to search an index folder that was made so; None for its encoder alone."""
+    if choice == "off" or (choice == "auto" and made is None):
+        return None
+    if made is None:
+        problem = "holds the encoder's vectors alone, and no BM25 to fuse with them"
+        raise InputError(problem, file=folder, do="make the index again with `remargin index --hybrid`")
+    return made.weighing(choice)
+
+
+def fusion_of(
+    index: str | Path, model: str | Path | None = None, hybrid: str | float | None = None
+) -> HybridSettings | None:
+    """How `search` and `ask` will fuse BM25 and an encoder, by the same arguments; None if they will not.
+
+    Example:
+        >>> fusion_of("exact", model_folder), print(fusion_of("exact", model_folder, hybrid=0.4))
+        BM25 and the encoder fused, weight 0.4
+        (None, None)
+    """
+    if index in KINDS:
+        return None if hybrid is None or model is None else chosen_hybrid(read_choice(hybrid), model)
+    if not Path(index).is_dir() or (Path(index) / BM25_HEADER).is_file():
+        return None
+    from remargin.retrieval.index_folder import IndexFolder
+
+    return _fused(read_choice("auto" if hybrid is None else hybrid), IndexFolder.read(Path(index)).hybrid, index)

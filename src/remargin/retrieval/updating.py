@@ -48,7 +48,7 @@ def update(
 ) -> Changes:
     """Change an index in its folder, as `remargin update` does: follow a collection, add documents, or delete some.
 
-    An update that is interrupted has not happened.
+    An update that is interrupted has not happened. A hybrid index gets a new BM25 index of all its documents.
 
     Args:
         index: the folder of a dense index.
@@ -62,7 +62,8 @@ def update(
 
     Raises:
         InputError: unless exactly one of `data`, `vectors` and `delete` is given; for options that have no effect on
-            that one; for vectors of another model; and for documents to add that are there, or to delete that are not.
+            that one; for vectors of another model, or without texts for a hybrid index; and for documents to add that
+            are there, or to delete that are not.
 
     Example:
         >>> import tempfile
@@ -105,11 +106,16 @@ def add_documents(folder: str | Path, vectors: Vectors, replacing: bool = False)
     """Add documents to an index, made by the same model with the same settings.
 
     Raises:
-        InputError: for vectors of another model or other settings, and, unless `replacing`, for a document that is
-            already there.
+        InputError: for vectors of another model or other settings, for a hybrid index, which takes texts, and, unless
+            `replacing`, for a document that is already there.
     """
     with _changing(Path(folder)) as index:
         index.require(vectors.made)
+        if index.hybrid is not None:
+            problem = "has BM25, too, which takes the texts, and vectors have none"
+            raise InputError(
+                problem, file=folder, do="give the collection: --data, with --keep-others to keep the rest"
+            )
         if not len(vectors.ids):
             return Changes()
         before = np.concatenate([index.rows_of(batch) for batch in batches(vectors.ids)])
@@ -176,7 +182,7 @@ def synchronise(
         place = folder.parent / f".{folder.name}.new"
         shutil.rmtree(place, ignore_errors=True)  # of an update that was stopped
         if changed:
-            index.append(encode_texts(model, changed, place, made))
+            index.append(encode_texts(model, changed, place, made), [text.text for text in changed])
             remove_folder(place)
         remove_left(place.parent, place.name)
         for unfinished in place.parent.glob(f".{glob.escape(place.name)}.*"):
