@@ -72,6 +72,9 @@ def build_index(
         index = IndexFolder.empty(folder, vectors.made, settings or BackendSettings(), hybrid)
         index.append(vectors, () if hybrid is None else matching_texts(texts, vectors))
         index.commit()
+        if index.terms is not None and index.terms["bm25"] is None:
+            do = "check the texts and the language, or index the encoder alone (--hybrid off)"
+            raise InputError("the documents have no words but stop words", do=do)
     if replaced is not None:
         storage_before, state = replaced
         storage_before.discard(state)

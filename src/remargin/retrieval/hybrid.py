@@ -134,7 +134,7 @@ def read_fusion(model: str | Path) -> Fusion | None:
         True
     """
     path = local_folder(model) / FILE
-    return read_record(path, Fusion, FORMAT, REMEDY) if path.is_file() else None
+    return read_record(path, Fusion, FORMAT, REMEDY) if path.exists() else None
 
 
 @dataclass(frozen=True)

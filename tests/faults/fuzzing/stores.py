@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from remargin import BiEncoder, Collection
+from remargin import BiEncoder, Collection, Run
 from remargin.cli import main
 from remargin.data import preparation as preparing
 from remargin.data.preparation import prepare
@@ -26,6 +26,9 @@ from remargin.retrieval import bm25, encoding, index_folder, vectors
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.building import build_index
 from remargin.retrieval.encoding import encode_texts
+from remargin.retrieval.fusion import weighted
+from remargin.retrieval.hybrid import FILE as FUSION
+from remargin.retrieval.hybrid import Fusion, HybridSettings, chosen_hybrid, read_fusion, save_fusion
 from remargin.retrieval.index_folder import open_index
 from remargin.retrieval.searching import load_index
 from remargin.retrieval.settings import BackendSettings
@@ -100,15 +103,23 @@ def saved_vectors(world: World) -> Case:
     return Case(world.root / "vectors", {vectors.HEADER: HEADER}, (load, build), count=400)
 
 
-def _index(world: World, name: str, settings: BackendSettings, model: BiEncoder | None = None) -> Case:
+def _index(
+    world: World,
+    name: str,
+    settings: BackendSettings,
+    model: BiEncoder | None = None,
+    hybrid: HybridSettings | None = None,
+) -> Case:
     model = model or world.encoder
     made = _vectors(model, world.root / f"{name}-vectors")
-    build_index(made, world.root / name, settings)
-    texts = [*(Text(*item) for item in DOCUMENTS.items()), Text("new", "another text")]
+    encoded = [Text(*item) for item in DOCUMENTS.items()]
+    build_index(made, world.root / name, settings, hybrid=hybrid, texts=encoded)
+    texts = [*encoded, Text("new", "another text")]
 
     def search(folder: Path) -> None:
-        for ranking in open_index(folder, model).search(QUERIES, 3).rankings.values():
-            require_finite(np.array(list(ranking.values())))
+        for opened in (open_index(folder, model), load_index(folder, model)):
+            for ranking in opened.search(QUERIES, 3).rankings.values():
+                require_finite(np.array(list(ranking.values())))
 
     def with_its_own_model(folder: Path) -> None:
         load_index(folder).search(QUERIES, 3)
@@ -123,9 +134,9 @@ def _index(world: World, name: str, settings: BackendSettings, model: BiEncoder 
         synchronise(folder, texts, model)
 
     def overwrite(folder: Path) -> None:
-        build_index(made, folder, settings, overwrite=True)
+        build_index(made, folder, settings, overwrite=True, hybrid=hybrid, texts=encoded)
 
-    readers = (search, with_its_own_model, delete, add, follow, overwrite)
+    readers = (search, with_its_own_model, delete, *([add] if hybrid is None else []), follow, overwrite)
     return Case(world.root / name, {index_folder.HEADER: HEADER}, readers, count=180)
 
 
@@ -139,6 +150,29 @@ def index_int8(world: World) -> Case:
 
 def index_binary(world: World) -> Case:
     return _index(world, "binary", BackendSettings(coding="binary"))
+
+
+def index_hybrid(world: World) -> Case:
+    return _index(world, "hybrid", BackendSettings(), hybrid=HybridSettings(0.5))
+
+
+def fusion_of_a_model(world: World) -> Case:
+    world.encoder.save(world.root / "fused")
+    save_fusion(world.root / "fused", Fusion(0.4, "nDCG@10", 0.61, 0.57, 0.65, data="docstrings:json"))
+
+    def read(folder: Path) -> None:
+        fusion = read_fusion(folder)
+        if fusion is not None:  # else the file is gone
+            require_finite(np.array([fusion.weight, fusion.bm25, fusion.dense, fusion.fused], float))
+
+    def fuse(folder: Path) -> None:
+        for choice in ("auto", "on"):
+            fused = chosen_hybrid(choice, folder)  # type: ignore[arg-type]
+            words, dense = (Run.of({"q": {"a": 2.0, "b": 1.0}}), Run.of({"q": {"b": 2.0}}))
+            if fused is not None:
+                weighted(words, dense, fused.weight, fused.depth)
+
+    return Case(world.root / "fused", {FUSION: HEADER}, (read, fuse), count=300)
 
 
 def index_faiss(world: World) -> Case:
@@ -295,6 +329,8 @@ TARGETS = [
     index_int8,
     index_binary,
     index_faiss,
+    index_hybrid,
+    fusion_of_a_model,
     bm25_header,
     bm25_files,
     stopped_preparation,

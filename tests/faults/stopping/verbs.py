@@ -112,11 +112,21 @@ VERBS = {
         f"{INDEX} --vectors vectors --index faiss --factory Flat --overwrite",
         older=f"{INDEX} --data data --model model",
     ),
+    "index --hybrid": Verb(
+        f"{INDEX} --data data --model model --hybrid 0.5", kept=("index.vectors", ".index.vectors.#"), every=2
+    ),
     "update": Verb(
         "update --index out/index --data changed",
         older=f"{INDEX} --data data --model model",
         grows=True,
         kept=("..index.new.#",),
+    ),
+    "update a hybrid index": Verb(
+        "update --index out/index --data changed",
+        older=f"{INDEX} --data data --model model --hybrid 0.5",
+        grows=True,
+        kept=("..index.new.#",),
+        every=2,
     ),
     "search": Verb(f"{SEARCH} out/run.trec"),
     "search --overwrite": Verb(f"{SEARCH} out/run.trec.gz --overwrite", older=f"{SEARCH} out/run.trec.gz --k 2"),
