@@ -29,8 +29,8 @@ from remargin.progress import track
 from remargin.retrieval.exact import top_k
 
 STDLIB = "docstrings:stdlib"
-# So many take about ten seconds for an encoder of MiniLM's size on two cores.
-QUERIES, DOCUMENTS, PARAGRAPHS = 200, 2_000, 1_000
+# So many take some seconds for an encoder of MiniLM's size on two cores.
+QUERIES, DOCUMENTS, PARAGRAPHS = 200, 1_000, 1_000
 NEIGHBOURS = 10
 FEWEST_TEXTS = 30  # with fewer, nearly every other text is a neighbour
 SHORTEST = 12  # of a paragraph, in words
@@ -171,6 +171,10 @@ class Away:
         change = paired_bootstrap(then, first)
         means = fmean(first.values()), fmean(then.values())
         return AwayOutcome(self.what, self.by, len(first), *means, change.mean, change.low, change.high)
+
+    def tokens(self, model: BiEncoder) -> int:
+        """How many tokens are encoded to measure a model."""
+        return sum(int(texts.lengths.sum()) for texts in self._tokens(model))
 
     def _tokens(self, model: BiEncoder) -> tuple[Tokens, Tokens]:
         """Queries and documents as tokens, made anew only for another tokenizer or other lengths and prefixes."""

@@ -33,7 +33,7 @@ MANY_TEXTS = 3_000  # on a CPU, with more texts than this to encode for each poi
 
 
 @dataclass(frozen=True)
-class Away:
+class Elsewhere:
     """What to measure beside dev at every point: a collection that the model was not trained on.
 
     Attributes:
@@ -52,7 +52,7 @@ def blend_path(
     trained: BiEncoder,
     validator: Validator,
     points: Sequence[float] | None = None,
-    away: Away | None = None,
+    away: Elsewhere | None = None,
 ) -> BlendPath:
     """Measure points between the starting and the trained weights, and choose one by the validator's measure.
 
@@ -76,9 +76,7 @@ def blend_path(
         >>> path.points == list(POINTS), path.weight  # both models are the same, so there is no gain
         (True, 0.0)
     """
-    if points is None:
-        slow = trained.device.type == "cpu" and validator.texts > MANY_TEXTS
-        points = COARSE_POINTS if slow else POINTS
+    points = points_for(validator, trained) if points is None else points
     if not (points[0] == 0 and points[-1] == 1 and sorted(set(points)) == list(points)):
         raise InputError(f"the points {', '.join(map(str, points))}", do="give ascending ones from 0 to 1")
     require_alike(start, trained)
@@ -101,6 +99,11 @@ def blend_path(
         ranked=validator.describe(),
         away=None if away is None else AwayValues(away.data, away.measure, elsewhere),
     )
+
+
+def points_for(validator: Validator, model: BiEncoder) -> tuple[float, ...]:
+    """The points to measure: fewer where one of them takes long."""
+    return COARSE_POINTS if model.device.type == "cpu" and validator.texts > MANY_TEXTS else POINTS
 
 
 def choose_weight(points: Sequence[float], values: Sequence[float], keep: float = KEEP) -> float:

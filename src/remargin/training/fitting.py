@@ -2,57 +2,38 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from remargin.data.collection import Collection, has_queries, open_source
+from remargin.data.collection import Collection
 from remargin.data.preparation import REMEDY, prepare, read_prepared
-from remargin.data.tables import Rejects
 from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
-from remargin.errors import InputError, first_line, refuse_idle
-from remargin.evaluation.measures import evaluate, require_measures
+from remargin.errors import InputError
+from remargin.evaluation.measures import require_measures
 from remargin.evaluation.runs import Run
-from remargin.files.atomic import on_disk
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.parts import remove_parts
-from remargin.mining.negatives import mine, require_ranked
+from remargin.mining.negatives import HARD, MiningSettings, mine, require_ranked
+from remargin.model.blend import blended
+from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
-from remargin.reports.run_files import write_report
-from remargin.retrieval.searching import search
-from remargin.training.loop import Fitted, train
-from remargin.training.settings import FitSettings, LossSettings, idle_settings
+from remargin.training.away import Away
+from remargin.training.data_look import DataLook, look
+from remargin.training.loop import train
+from remargin.training.measuring import Fit, Measuring
+from remargin.training.request import OF_THE_PAPER, Request, make_logger, resolve_settings
+from remargin.training.schedule import StepPlan, rehearse, steps_for, steps_within
+from remargin.training.settings import FitSettings
 from remargin.training.supervision import needs_scores
 from remargin.training.training_folder import TrainingFolder
-from remargin.training.validation import Validator
 
-# What every Lightning logger inherits from; the package lightning has its own copy.
-LOGGERS = {(f"{package}.loggers.logger", "Logger") for package in ("lightning_fabric", "lightning.fabric")}
-
-
-@dataclass
-class _Asked:
-    """The arguments of `fit` beside the settings: data, model, and the folder of the training run."""
-
-    data: str
-    model: str
-    out: Path
-    triplets: Path | None
-    pooling: str
-    query_length: int | None
-    document_length: int | None
-    validation_split: str | None
-    validation_run: Path | None
-    also: str | None
-    tensorboard: bool
-    loggers: list[str] | None
-    skip_bad: bool
+# The recipe's negatives: several for each training pair, which take turns, from BM25's best documents.
+RECIPE = MiningSettings("bm25", depth=200, per_triplet=8)
+HALF = 0.5  # the blend whose model mines the negatives of the next round
 
 
 def fit(
@@ -66,6 +47,11 @@ def fit(
     pooling: str = "auto",
     query_length: int | None = None,
     document_length: int | None = None,
+    training_length: int | None = None,
+    epochs: float | None = None,
+    minutes: float | None = None,
+    blend: str | float | None = None,
+    rounds: int = 1,
     validation_split: str | None = None,
     validation_run: str | Path | None = None,
     also: str | None = None,
@@ -75,19 +61,28 @@ def fit(
     skip_bad: bool = False,
     say: Callable[[str], None] = tell,
     **changes: Any,
-) -> Fitted:
-    """Fine-tune an encoder on a collection: mine triplets, prepare them, train, validate; what `remargin fit` does.
+) -> Fit:
+    """Fine-tune an encoder on a collection: mine triplets, train, blend, measure; what `remargin fit` does.
 
-    If interrupted, the same call with `resume` continues the training run. Its folder:
+    After training, points on the line from the starting weights to the trained ones are measured on dev, and the
+    nearest to the start is kept that has nearly all of the gain. What came of it is measured on the test split, beside
+    BM25 and a fusion of both, and on texts that training had nothing to do with. If interrupted, the same call with
+    `resume` continues the training run. Its folder:
 
         config.yaml     what was asked for, the seed, versions, and hashes of the input
         triplets.tsv    the mined triplets, if none were given
         data/           what `prepare` made of collection and triplets
+        schedule.json   how many steps, if they follow from the data
         topics.npy      the topic of each query, if batches are sampled by topic
         metrics.csv     loss, its two parts, margins, targets, speed, validations
         checkpoint/     what `resume` needs
         teacher/        vectors of an in-batch teacher, if there is one
-        best/ last/     models
+        best/ last/     the best model of the validations, if there are some, and the last one
+        rounds/         the training runs before the last one, if there are several
+        blend.json      what was measured between start and end
+        suspicious.jsonl  negatives that may be relevant
+        model/          the model to use
+        test/           run files of the test split
         report.json     the outcome
 
     Args:
@@ -100,9 +95,16 @@ def fit(
             mined with BM25.
         pooling: how token vectors become one vector; see `BiEncoder`.
         query_length, document_length: maximum lengths in tokens; longer texts are truncated.
+        training_length: maximum document length in tokens while training, if it is to be shorter, which is faster.
+        epochs: how often to go through the training pairs, instead of a number of steps.
+        minutes: train so many steps at most that all of it takes about this long.
+        blend: auto chooses the weight of the trained model on dev; off keeps the trained model (the best one of the
+            validations, if there are some); a number is the weight. Without it, auto; off for the presets of the paper.
+        rounds: with more than one, the half-blended model of a round mines the negatives of the next.
         validation_split: the split to validate on. Without it, dev, if the collection has one.
         validation_run: a run file of the validation queries, whose documents are re-ranked. Without it, BM25's.
-        also: another collection, on which the model is measured before and after training: what it forgets.
+        also: another collection, on which the model is measured before and after training: what it forgets. Without
+            it, texts that every machine has; see `Away.choose`.
         tensorboard: log for TensorBoard.
         loggers: further Lightning loggers, each a class and its arguments.
         resume: continue a training run of the same settings that was interrupted.
@@ -120,17 +122,25 @@ def fit(
         >>> _ = (folder / "faq.csv").write_text("query,document\\n" + "\\n".join(rows))
         >>> fitted = fit(f"pairs:{folder / 'faq.csv'}", model_folder, folder / "run", steps=2, say=lambda line: None)
         >>> fitted.steps, fitted.model.name
-        (2, 'best')
+        (2, 'model')
     """
-    settings = _settings(settings, preset, changes)
-    asked = _Asked(
+    given_steps = settings is not None or changes.get("steps") is not None
+    watched = bool({"validate_every", "patience"} & changes.keys()) or (settings is not None and settings.patience)
+    settings = resolve_settings(settings, preset, changes)
+    asked = Request(
         data=str(data),
         model=str(model),
         out=Path(out),
+        preset=preset or "default",
         triplets=None if triplets is None else Path(triplets),
         pooling=pooling,
         query_length=query_length,
         document_length=document_length,
+        training_length=training_length,
+        epochs=epochs,
+        minutes=minutes,
+        blend=str(blend if blend is not None else "off" if preset in OF_THE_PAPER else "auto"),
+        rounds=rounds,
         validation_split=validation_split,
         validation_run=None if validation_run is None else Path(validation_run),
         also=also,
@@ -138,120 +148,171 @@ def fit(
         loggers=None if loggers is None else list(loggers),
         skip_bad=skip_bad,
     )
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(asked).items()}
-    out = asked.out
-    folder = TrainingFolder(out, {**plain, "settings": asdict(settings)}, resume)
+    if given_steps and epochs is not None:
+        raise InputError("both a number of steps and epochs are given", do="give one of them")
+    unknown = {} if given_steps else {"steps": None}  # they follow from the data; schedule.json will have them
+    folder = TrainingFolder(asked.out, {**asked.plain(), "settings": asdict(settings) | unknown}, resume)
     require_measures([settings.validation_measure])
-    options: Any = {"query_length": asked.query_length, "document_length": asked.document_length}
-    encoder = BiEncoder.from_pretrained(asked.model, pooling=asked.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
-    loss = settings.loss.build(encoder.similarity)
-    prepared = _data_folder(asked)
+    start = _load(asked, settings)
+    settings = _loss_for(start, settings, "target" in changes, say)
+    loss = settings.loss.build(start.similarity)
     scored = "tas-balanced" if settings.sampler == "tas-balanced" else "teacher" if needs_scores(loss) else None
-    if scored and asked.triplets is None and prepared == out / "data":
+    if scored and asked.triplets is None and asked.prepared == asked.out / "data":
         raise InputError(f'"{scored}" needs scores', do="give --triplets that have scores (`remargin teach`)")
     if settings.in_batch_teacher is not None:
         BiEncoder.from_pretrained(settings.in_batch_teacher)
-    split = _validation_split(asked, settings)
+    dev = asked.dev_split(settings)
     first_stage = None if asked.validation_run is None else Run.load(asked.validation_run)
-    other = None if asked.also is None else Collection.load(asked.also, "test", asked.skip_bad)
-    if other is not None and other.rejects.count:
-        say(f"{also}: skipped bad input, {other.rejects.describe()}")
+    away = Away.choose(asked.data, also, settings.seed, settings.validation_measure, skip_bad)
+    if away is not None and away.collection.rejects.count:
+        say(f"{also}: skipped bad input, {away.collection.rejects.describe()}")
     with folder.opened():
         board = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if asked.tensorboard else []
-        logging = [_logger(text, out) for text in [*board, *(asked.loggers or [])]]  # some write at once
-        remove_parts(out / "triplets.tsv")
-        if not prepared.exists():
-            _prepare(asked, encoder, settings, say)
-        else:
-            _verify(prepared)
-        folder.add_hashes(_input_hashes(prepared, asked.model))
-        validator = None if split is None else Validator(prepared, split, settings, first_stage)
-        if validator is None:
-            say("no dev split: training without validation")
-        elif split != "dev":
-            say(f"the best model is chosen on {split}: what it reaches there says little; measure it on another split")
-        before = None if other is None else _measure(encoder, other, settings.validation_measure)
-        fitted = train(encoder, prepared, out, loss, settings, validator, logging, resume, say)
-        report: dict[str, Any] = {**asdict(fitted), "model": str(fitted.model)}
-        if other is not None and before is not None:
-            measure = settings.validation_measure
-            after = _measure(BiEncoder.from_pretrained(fitted.model), other, measure)
-            report["also"] = {"data": also, "measure": measure, "before": before, "after": after}
-            say(f"{also}: {measure} {before:.4f} before, {after:.4f} after")
-        write_report(out, report)
+        logging = [make_logger(text, asked.out) for text in [*board, *(asked.loggers or [])]]  # some write at once
+        first = asked.prepared if asked.rounds == 1 else _round_folder(asked, 1) / "data"
+        _make_data(asked, first, start, settings, None, say)
+        seen = look(first, start, settings.seed)
+        for line in seen.lines():
+            say(line)
+        measuring = Measuring(asked, settings, start, dev, first_stage, away)
+        if dev is None:
+            say("no dev split: nothing is chosen, and the trained model is kept as it is")
+        elif dev != "dev":
+            say(f"choices are made on {dev}: what it reaches there says little; measure it on another split")
+        steps = settings.steps if given_steps else None
+        settings = replace(settings, steps=_steps(asked, settings, steps, first, seen, measuring, say))
+        miner = None
+        for number in range(1, asked.rounds):
+            miner = _round(asked, number, start, settings, miner, say)
+        _make_data(asked, asked.prepared, start, settings, miner, say)
+        folder.add_hashes(_input_hashes(asked.prepared, asked.model))
+        learner, watching = _load(asked, settings, training=True), measuring.while_training(bool(watched))
+        trained = train(learner, asked.prepared, asked.out, loss, settings, watching, logging, resume, say)
+        fitted = measuring.keep(learner, trained)
+        measuring.report(fitted, seen)
+        for line in [*fitted.lines(), *measuring.advice(fitted, seen)]:
+            say(line)
     return fitted
 
 
-def _settings(settings: FitSettings | None, preset: str | None, changes: dict[str, Any]) -> FitSettings:
-    """The settings of a training run: those given, or a preset's with changes, of which each must have an effect."""
-    if settings is not None and (preset is not None or changes):
-        names = ", ".join(sorted({*changes, *(["preset"] if preset else [])}))
-        raise InputError(f"settings are given, and {names} beside them", do="give one or the other")
-    if preset in ("paper", "released") and "steps" not in changes:
-        do = "give --steps; the paper has an epoch of MS MARCO, 310,788 steps of 128"
-        raise InputError(f"the preset {preset} needs to know how long to train", do=do)
-    loss = {"target": LossSettings.target, "in_batch": False, **changes}
-    given = [name for name, value in changes.items() if value is not None]
-    for case, idle in idle_settings(loss["target"], bool(loss["in_batch"])).items():
-        refuse_idle(case, [name for name in idle if name in given])
-    settings = settings or FitSettings.preset(preset or "default", **changes)
-    if settings.schedule != "exponential":
-        refuse_idle("other schedules than exponential", [name for name in given if name == "gamma"])
-    return settings
+def _load(asked: Request, settings: FitSettings, training: bool = False) -> BiEncoder:
+    """The encoder to start from: once to be kept as it is, and once to be trained."""
+    length = asked.training_length if training and asked.training_length else asked.document_length
+    options: Any = {"query_length": asked.query_length, "document_length": length, "precision": fast_precision()}
+    return BiEncoder.from_pretrained(asked.model, pooling=asked.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
 
 
-def _logger(text: str, out: Path) -> Any:
-    """A Lightning logger from its class and arguments; it logs into the training run's folder, if it takes a folder.
-
-    The text may come from a config that somebody else wrote, so nothing but a logger's class is ever called.
-    """
-    do = "name the class of a Lightning logger and its arguments, as in 'lightning_fabric.loggers.CSVLogger name=x'"
-    try:
-        path, *arguments = shlex.split(text) or [""]
-        module, _, name = path.rpartition(".")
-        options: dict[str, Any] = dict(argument.partition("=")[::2] for argument in arguments)
-        kind = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"cannot make logger {text!r} ({first_line(error)})", do=do) from None
-    bases = kind.__mro__ if isinstance(kind, type) else ()
-    if not any((base.__module__, base.__name__) in LOGGERS for base in bases):
-        raise InputError(f"{path} is not the class of a Lightning logger", do=do)
-    for place in ("root_dir", "save_dir"):
-        if place in inspect.signature(kind).parameters:
-            options.setdefault(place, str(out))
-    try:
-        return kind(**options)
-    except Exception as error:  # a logger raises whatever the package that it is for raises
-        raise InputError(f"cannot make logger {text!r} ({first_line(error)})", do=do) from None
+def _loss_for(start: BiEncoder, settings: FitSettings, asked_for: bool, say: Callable[[str], None]) -> FitSettings:
+    """The settings with a loss that fits the encoder: the default one needs cosines."""
+    if asked_for or start.similarity == "cosine" or settings.loss.target != "softmax":
+        return settings
+    say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
+    return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
 
 
-def _data_folder(asked: _Asked) -> Path:
-    """What to train on: the collection itself, if `prepare` wrote it with triplets and no others are given."""
-    folder = on_disk(asked.data)
-    if asked.triplets is None and folder is not None and (folder / "triplets").is_dir():
-        return folder
-    return asked.out / "data"
+def _round_folder(asked: Request, number: int) -> Path:
+    return asked.out / "rounds" / str(number)
 
 
-def _prepare(asked: _Asked, model: BiEncoder, settings: FitSettings, say: Callable[[str], None]) -> None:
+def _round(
+    asked: Request,
+    number: int,
+    start: BiEncoder,
+    settings: FitSettings,
+    miner: BiEncoder | None,
+    say: Callable[[str], None],
+) -> BiEncoder:
+    """Train a round before the last one. Its half-blended model mines the negatives of the next."""
+    folder = _round_folder(asked, number)
+    say(f"round {number} of {asked.rounds}")
+    _make_data(asked, folder / "data", start, settings, miner, say)
+    learner, loss = _load(asked, settings, training=True), settings.loss.build(start.similarity)
+    train(learner, folder / "data", folder, loss, settings, None, (), resume=True, say=say)
+    learner.document_length = start.document_length
+    return blended(start, learner, HALF)
+
+
+def _make_data(
+    asked: Request,
+    folder: Path,
+    start: BiEncoder,
+    settings: FitSettings,
+    miner: BiEncoder | None,
+    say: Callable[[str], None],
+) -> None:
+    """Mine triplets and prepare them, unless that is done; then see that all is as it was written."""
+    remove_parts(folder.parent / "triplets.tsv")
+    if folder.exists():
+        _verify(folder)
+        return
     triplets = asked.triplets
     if triplets is None:
-        triplets = asked.out / "triplets.tsv"
+        triplets = folder.parent / "triplets.tsv"
         if not triplets.exists():
-            train = Collection.load(asked.data, "train", asked.skip_bad)
-            mined = mine(train, triplets, seed=settings.seed)
-            require_ranked(mined)
-            say(f"mined {mined.triplets:,} triplets for {mined.queries:,} queries with BM25")
-            if mined.without_ranking:
-                say(f"BM25 ranks nothing for {mined.without_ranking:,} of them: their negatives are random")
-    texts = model.text_settings
-    report = prepare(asked.data, asked.model, asked.out / "data", triplets, **asdict(texts), skip_bad=asked.skip_bad)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            _mine(asked, triplets, settings, miner, say)
+    texts = start.text_settings
+    texts.document_length = asked.training_length or texts.document_length
+    report = prepare(asked.data, asked.model, folder, triplets, **asdict(texts), skip_bad=asked.skip_bad)
     say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")
     if report.rejected:
-        say(f"set aside as bad input: {report.rejected:,}; see {asked.out / 'data' / 'rejects.jsonl'}")
+        say(f"set aside as bad input: {report.rejected:,}; see {folder / 'rejects.jsonl'}")
     for note, count in report.notes.items():
         if note.startswith("WARNING"):
             say(f"{note}: {count:,}")
+
+
+def _mine(
+    asked: Request, out: Path, settings: FitSettings, miner: BiEncoder | None, say: Callable[[str], None]
+) -> None:
+    """Negatives from BM25, or from the model of the round before; as the paper has them for its presets."""
+    train = Collection.load(asked.data, "train", asked.skip_bad)
+    how = (
+        MiningSettings()
+        if asked.of_the_paper
+        else RECIPE
+        if miner is None
+        else replace(HARD, per_triplet=RECIPE.per_triplet)
+    )
+    most = max((sum(grade > 0 for grade in judged.values()) for judged in train.qrels.values()), default=0)
+    room = len(train.documents) - most - 1  # a query may be a document itself
+    how = replace(how, seed=settings.seed, per_triplet=max(settings.negatives, min(how.per_triplet, room), 1))
+    mined = mine(train, out, model=miner, **asdict(how))
+    if miner is None:
+        require_ranked(mined)
+    by = "BM25" if miner is None else "the model of the round before"
+    say(f"mined {mined.triplets:,} triplets of {how.per_triplet} for {mined.queries:,} queries with {by}")
+    if mined.without_ranking:
+        say(f"BM25 ranks nothing for {mined.without_ranking:,} of them: their negatives are random")
+
+
+def _steps(
+    asked: Request,
+    settings: FitSettings,
+    given: int | None,
+    data: Path,
+    seen: DataLook,
+    measuring: Measuring,
+    say: Callable[[str], None],
+) -> int:
+    """How many steps: as given, or as follow from the data, and not more than there is time for. Says how long."""
+    plan = StepPlan.load(asked.out)  # a training run that is resumed keeps its own
+    if plan is not None:
+        return plan.steps
+    size = settings.batch_size * settings.accumulate
+    steps = steps_for(seen.pairs, size, asked.epochs) if given is None else given
+    rehearsal = rehearse(_load(asked, settings, training=True), data, settings)
+    overhead = rehearsal.encoding_seconds(measuring.tokens)
+    seconds = asked.rounds * rehearsal.seconds_per_step
+    if asked.minutes is not None:
+        within = steps_within(asked.minutes, seconds, overhead, steps)
+        steps = within.steps
+        if within.note:
+            say(within.note)
+    say(rehearsal.estimate(asked.rounds * steps, overhead))
+    epochs = steps * size / max(1, seen.pairs)
+    StepPlan(steps, epochs, asked.minutes, rehearsal.seconds_per_step).save(asked.out)
+    return steps
 
 
 def _verify(data: Path) -> None:
@@ -260,24 +321,6 @@ def _verify(data: Path) -> None:
     for name in ("queries", "documents"):
         TokenStore(data / "tokens" / name).verify()
     Triplets(data / "triplets").verify()
-
-
-def _validation_split(asked: _Asked, settings: FitSettings) -> str | None:
-    """Dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
-    source, split = open_source(asked.data, Rejects(skip=asked.skip_bad)), asked.validation_split or "dev"
-    if split in source.splits() and (asked.validation_split is not None or has_queries(source, split)):
-        return split
-    if asked.validation_split is not None:
-        have = ", ".join(source.splits()) or "none"
-        raise InputError(f"no split {split!r}; it has: {have}", file=asked.data, do="choose one of those")
-    if settings.patience is not None:
-        do = "name a split to stop on with --validation-split, but not the one that you will report"
-        raise InputError("patience needs a dev split, and there is none", file=asked.data, do=do)
-    return None
-
-
-def _measure(model: BiEncoder, collection: Collection, measure: str) -> float:
-    return evaluate(search(collection, "exact", model), collection.qrels, [measure]).means[measure]
 
 
 def _input_hashes(data: Path, model: str) -> dict[str, str]:

@@ -58,7 +58,7 @@ class LossSettings:
     (True, False)
     """
 
-    target: str = "distributed"
+    target: str = "softmax"
     in_batch: bool = False
     error: str = "l2"
     stop_gradient: bool | None = None
@@ -182,14 +182,14 @@ class FitSettings:
 
     loss: LossSettings = field(default_factory=LossSettings)
     steps: int = 400
-    batch_size: int = 64
+    batch_size: int = 128
     accumulate: int = 1
     negatives: int = 1
     sampler: SamplerName = "random"
     clusters: int | None = None
     drop_bins: int = 0
     in_batch_teacher: str | None = None
-    learning_rate: float = 1e-4
+    learning_rate: float = 2e-4
     warm_up: float = 0.1
     schedule: Schedule = "linear"
     gamma: float = 0.99999
@@ -205,7 +205,7 @@ class FitSettings:
     seed: int = 0
     validate_every: int = 100
     validation_measure: str = "nDCG@10"
-    validation_depth: int | None = 100
+    validation_depth: int | None = None
     validation_queries: int = 500
     patience: int | None = None
     log_every: int = 10
@@ -299,6 +299,8 @@ class FitSettings:
 
 # What the paper and its released code have in common, and the learning rate in which they differ.
 _PAPER: dict[str, Any] = {
+    "target": "distributed",
+    "validation_depth": 100,
     "batch_size": 128,
     "warm_up": 0.0,
     "schedule": "exponential",

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from remargin.data.collection import Collection
 from remargin.data.tokens import TokenStore
 from remargin.errors import InputError
+from remargin.evaluation.inputs import without_self_matches
 from remargin.evaluation.measures import Evaluation, evaluate, own_cutoff, require_measures
 from remargin.evaluation.runs import Run
 from remargin.losses.inputs import Similarity
@@ -133,7 +134,7 @@ class Validator:
         self.split, self.measure = collection.split, settings.validation_measure
         self._measures = measures
         collection = collection.sample(settings.validation_queries, settings.seed)
-        self.queries, self._qrels = list(collection.queries), collection.qrels
+        self.queries, self.qrels, self._collection = list(collection.queries), collection.qrels, collection
         depth = settings.validation_depth or (None if first_stage is None else RERANKED)
         self._ranking: _Reranking | _FullRanking
         if depth is not None:
@@ -153,7 +154,7 @@ class Validator:
         vectors = engine.evaluate(parts)[back]
         if similarity == "cosine":
             vectors = nn.functional.normalize(vectors, dim=1)
-        return self._evaluated(vectors).means
+        return evaluate(self._ranked(vectors), self.qrels, self._measures).means
 
     def evaluate(self, model: BiEncoder) -> Evaluation:
         """The measures of each query with a model, as it encodes: for intervals, and to compare models.
@@ -161,6 +162,10 @@ class Validator:
         Raises:
             InputError: if the model tokenises texts in another way, or its vectors have numbers that are not finite.
         """
+        return evaluate(self.rank(model), self.qrels, self._measures)
+
+    def rank(self, model: BiEncoder) -> Run:
+        """The queries' rankings by a model, as it encodes. Raises what `evaluate` raises."""
         if model.tokenizer.fingerprint != self._tokenizer or model.text_settings != self._text_settings:
             problem = f"{model.name or 'the model'} has another tokenizer, other lengths or other prefixes"
             raise InputError(f"{problem} than the validation texts were tokenised with", do="tokenise them for it")
@@ -168,7 +173,14 @@ class Validator:
         if not torch.isfinite(vectors).all():
             problem = f"{model.name or 'the model'} gives vectors with numbers that are not finite"
             raise InputError(problem, do="use an intact model")
-        return self._evaluated(vectors)
+        return self._ranked(vectors)
+
+    def rank_by_bm25(self, depth: int = RANKED) -> Run:
+        """The queries' rankings of the same documents by BM25, without documents that are the query itself."""
+        texts = self._collection.documents
+        documents = {document: texts[document] for document in self._ranking.documents}
+        run = BM25(documents).search(self._collection.queries, depth + bool(self._collection.self_matches))
+        return without_self_matches(run, self._collection)[0]
 
     def describe(self) -> str:
         """What is ranked, in words, such as "ranked in full (1,234 documents)"."""
@@ -179,9 +191,13 @@ class Validator:
         """How many texts, queries and documents, are encoded each time."""
         return len(self._texts.lengths)
 
-    def _evaluated(self, vectors: Tensor) -> Evaluation:
-        run = self._ranking.rank(vectors[: len(self.queries)], vectors[len(self.queries) :])
-        return evaluate(run, self._qrels, self._measures)
+    @property
+    def tokens(self) -> int:
+        """How many tokens they have."""
+        return int(self._texts.lengths.sum())
+
+    def _ranked(self, vectors: Tensor) -> Run:
+        return self._ranking.rank(vectors[: len(self.queries)], vectors[len(self.queries) :])
 
 
 class _Reranking:

@@ -1,0 +1,244 @@
+"""What `fit` measures around training: the blend that dev chooses, the fusion with BM25, test figures, forgetting."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any
+
+from remargin.data.collection import Collection
+from remargin.evaluation.runs import Run
+from remargin.model.blend import blended, similarity_trained
+from remargin.model.encoder import BiEncoder
+from remargin.reports.blend_file import BlendPath, path_words, save_path
+from remargin.reports.run_files import write_report
+from remargin.retrieval.hybrid import Fusion, choose_fusion, save_fusion
+from remargin.training.advice import advice
+from remargin.training.away import Away, AwayMeasured, AwayOutcome
+from remargin.training.blending import Elsewhere, blend_path, points_for
+from remargin.training.data_look import DataLook
+from remargin.training.loop import Fitted
+from remargin.training.outcome import Outcome
+from remargin.training.request import Request
+from remargin.training.settings import FitSettings
+from remargin.training.validation import Validator
+
+MODEL, TEST = "model", "test"  # the folders of the model to use, and of the run files
+
+
+@dataclass
+class Fit(Fitted):
+    """The outcome of `fit`: that of the training run, and what was made of it.
+
+    Attributes:
+        weight: of the trained weights in the model; the starting weights have the rest.
+        path: what was measured on dev to choose it.
+        fusion: what dev says of the model and BM25, fused.
+        outcome: BM25, the encoder before and after training and the fusion, on queries that chose nothing (test), if
+            the collection has some, else on dev.
+        away: what training cost elsewhere.
+    """
+
+    weight: float = 1.0
+    path: BlendPath | None = field(default=None, repr=False)
+    fusion: Fusion | None = field(default=None, repr=False)
+    outcome: Outcome | None = field(default=None, repr=False)
+    away: AwayOutcome | None = field(default=None, repr=False)
+
+    @property
+    def measure(self) -> str | None:
+        """The measure of `before` and `best`; None if nothing was measured on dev."""
+        return super().measure if self.path is None else self.path.measure
+
+    def lines(self) -> list[str]:
+        """What came of it, for people: what dev chose, the figures, and what it cost elsewhere."""
+        lines = [] if self.path is None else [path_words(self.path)]
+        if self.fusion is not None:
+            used = "`index`, `ask` and `search` use it" if self.fusion.pays else "not enough to pay"
+            gain = f"{self.fusion.measure} {self.fusion.dense:.3f} alone, {self.fusion.fused:.3f} fused"
+            weight = f"weight {self.fusion.weight:g}"
+            lines.append(f"Hybrid of BM25 and the model, {weight} chosen on {self.fusion.split}: {gain} there; {used}.")
+        if self.outcome is not None:
+            lines += self.outcome.lines()
+            if self.outcome.split != TEST:
+                lines.append(f"There is no test split: {self.outcome.split} also made choices, and flatters them.")
+        if self.away is not None:
+            lines.append(self.away.line())
+        return lines
+
+
+class Measuring:
+    """Measures models of one training run: on dev to choose, on test to report, elsewhere to see what it forgets.
+
+    Args:
+        asked: what `fit` was asked for.
+        settings: of the training run.
+        start: the encoder before training.
+        dev: the split to choose on, if there is one.
+        first_stage: a run of its queries, to re-rank.
+        away: where to measure forgetting, if anywhere.
+    """
+
+    def __init__(
+        self,
+        asked: Request,
+        settings: FitSettings,
+        start: BiEncoder,
+        dev: str | None,
+        first_stage: Run | None,
+        away: Away | None,
+    ) -> None:
+        self._asked, self._settings, self._start, self._away = asked, settings, start, away
+        self._first_stage, self._dev_split = first_stage, dev
+
+    @cached_property
+    def dev(self) -> Validator | None:
+        """Dev's queries and the documents that they rank."""
+        if self._dev_split is None:
+            return None
+        collection = Collection.load(self._asked.data, self._dev_split, self._asked.skip_bad)
+        return Validator.of(collection, self._start, self._settings, self._first_stage)
+
+    @cached_property
+    def test(self) -> Validator | None:
+        """All test queries and the documents that they rank, or dev's if there are none; None for the paper's presets,
+        whose figures `reproduce` makes.
+        """
+        if self._asked.of_the_paper:
+            return None
+        if self._dev_split == TEST or not self._asked.has_split(TEST):
+            return self.dev
+        collection = Collection.load(self._asked.data, TEST, self._asked.skip_bad)
+        settings = replace(self._settings, validation_depth=None, validation_queries=len(collection.queries))
+        return Validator.of(collection, self._start, settings, also=["R@100", "RR"])
+
+    def while_training(self, watched: bool) -> Validator | None:
+        """What validates while training. With blending, dev is measured afterwards, unless it is asked for."""
+        if self._dev_split is None or not (watched or self._asked.blend == "off"):
+            return None
+        if self._asked.training_length is None:
+            return self.dev
+        collection = Collection.load(self._asked.data, self._dev_split, self._asked.skip_bad)
+        return Validator.of(collection, self._as_trained(), self._settings, self._first_stage)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are encoded after training, about: for an estimate of the time."""
+        path = 0 if self.dev is None or self._raw or self._asked.weight is not None else self.dev.tokens
+        points = 0 if self.dev is None else len(points_for(self.dev, self._start))
+        away = 0 if self._away is None else self._away.tokens(self._start)
+        rest = (2 * self.test.tokens if self.test else 0) + (self.dev.tokens if self.dev else 0)
+        return points * (path + (away if path else 0)) + rest + 2 * away
+
+    def keep(self, learner: BiEncoder, trained: Fitted) -> Fit:
+        """Make the model to use from the trained one, write it, and measure what came of it."""
+        out, elsewhere = self._asked.out, _Along(self._away)
+        path, weight = None, self._asked.weight
+        if self._asked.blend == "off" and trained.best is not None:
+            learner = BiEncoder.from_pretrained(trained.model, precision=self._start.precision)
+        learner = self._as_searched(learner)
+        if weight is None and self.dev is not None and not self._raw:
+            away = None if self._away is None else Elsewhere(self._away.what, self._away.by, elsewhere)
+            path = blend_path(self._start, learner, self.dev, away=away)
+            save_path(out, path)
+            weight = path.weight
+        weight = 1.0 if weight is None else weight
+        model = blended(self._start, learner, weight)
+        fusion = self._fuse(model)
+        model.save(out / MODEL, overwrite=True)
+        if fusion is not None:
+            save_fusion(out / MODEL, fusion)
+        outcome = None if self.test is None else self._outcome(self.test, model, fusion)
+        if path is not None and elsewhere.measured:
+            at = path.points.index(weight)
+            away_outcome = elsewhere.outcome(elsewhere.measured[at])
+        else:
+            away_outcome = elsewhere.between(self._start, model)
+        fitted = {**vars(trained), "model": out / MODEL}
+        if path is not None:
+            fitted |= {"before": path.at(0), "best": path.at(weight)}
+        return Fit(**fitted, weight=weight, path=path, fusion=fusion, outcome=outcome, away=away_outcome)
+
+    def report(self, fitted: Fit, seen: DataLook) -> None:
+        """Write run files and report.json."""
+        if fitted.outcome is not None:
+            folder = self._asked.out / TEST
+            folder.mkdir(exist_ok=True)
+            fitted.outcome.save_runs(folder)
+        left_out = ("path", "fusion", "outcome", "away")
+        report: dict[str, Any] = {name: value for name, value in vars(fitted).items() if name not in left_out}
+        report |= {"model": MODEL, "data": asdict(seen)}
+        report |= {name: asdict(value) for name in ("fusion", "away") if (value := getattr(fitted, name)) is not None}
+        if fitted.outcome is not None:
+            report["outcome"] = fitted.outcome.plain()
+        write_report(self._asked.out, report)
+
+    def advice(self, fitted: Fit, seen: DataLook) -> list[str]:
+        """What to try if training did not help on dev."""
+        return advice(
+            self._settings.validation_measure,
+            fitted.before,
+            fitted.best,
+            pairs=seen.pairs,
+            steps=fitted.steps,
+            learning_rate=self._settings.learning_rate,
+            validations=len(fitted.validations),
+            blends=[] if fitted.path is None else fitted.path.points[1:],
+            document_length=self._start.document_length,
+            truncated=seen.truncated_share,
+            unlikely=seen.unlikely_share,
+        )
+
+    @property
+    def _raw(self) -> bool:
+        """Whether the start is a raw backbone, which is no good place to go back to."""
+        return not similarity_trained(self._asked.model)
+
+    def _as_trained(self) -> BiEncoder:
+        """The start with the lengths that it is trained with."""
+        model = copy.deepcopy(self._start)
+        model.document_length = self._asked.training_length or model.document_length
+        return model
+
+    def _as_searched(self, model: BiEncoder) -> BiEncoder:
+        """A trained model with the lengths that it is searched with, which may be longer than in training."""
+        model.query_length, model.document_length = self._start.query_length, self._start.document_length
+        return model.eval()
+
+    def _fuse(self, model: BiEncoder) -> Fusion | None:
+        """The weight of BM25 and the model that dev chooses; None without dev, or if BM25 finds nothing there."""
+        if self.dev is None or self._asked.of_the_paper or find_spec("bm25s") is None:
+            return None
+        bm25 = self.dev.rank_by_bm25()
+        if not any(bm25.rankings.values()):
+            return None
+        dense, measure = self.dev.rank(model), self.dev.measure
+        return choose_fusion(bm25, dense, self.dev.qrels, measure, data=self._asked.data, split=self.dev.split)
+
+    def _outcome(self, test: Validator, model: BiEncoder, fusion: Fusion | None) -> Outcome:
+        bm25 = test.rank_by_bm25() if find_spec("bm25s") is not None else None
+        return Outcome.measure(test, self._start, model, bm25, fusion)
+
+
+class _Along:
+    """What is measured elsewhere along the path from start to end."""
+
+    def __init__(self, away: Away | None) -> None:
+        self._away, self.measured = away, list[AwayMeasured]()
+
+    def __call__(self, model: BiEncoder) -> float:
+        assert self._away is not None
+        self.measured.append(self._away.measure(model))
+        return self._away.compare(self.measured[0], self.measured[-1]).after
+
+    def outcome(self, after: AwayMeasured) -> AwayOutcome | None:
+        """What became of the start, which was measured first."""
+        return None if self._away is None else self._away.compare(self.measured[0], after)
+
+    def between(self, start: BiEncoder, model: BiEncoder) -> AwayOutcome | None:
+        """What became of the start in another model."""
+        if self._away is None:
+            return None
+        return self._away.compare(self._away.measure(start), self._away.measure(model))

@@ -1,0 +1,154 @@
+"""What `fit` is asked for: the collection, the model, the folder, and the settings that follow from it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from remargin.data.collection import has_queries, open_source
+from remargin.data.tables import Rejects
+from remargin.errors import InputError, first_line, refuse_idle
+from remargin.files.atomic import on_disk
+from remargin.training.settings import PRESETS, FitSettings, LossSettings, idle_settings
+
+# Presets of the paper: nothing of the recipe is added to them.
+OF_THE_PAPER = ("paper", "released")
+# What every Lightning logger inherits from; the package lightning has its own copy.
+LOGGERS = {(f"{package}.loggers.logger", "Logger") for package in ("lightning_fabric", "lightning.fabric")}
+
+
+@dataclass
+class Request:
+    """The arguments of `fit` beside the settings: data, model, the folder of the training run, and the recipe.
+
+    Attributes are described at `remargin.training.fitting.fit`.
+    """
+
+    data: str
+    model: str
+    out: Path
+    preset: str
+    triplets: Path | None
+    pooling: str
+    query_length: int | None
+    document_length: int | None
+    training_length: int | None
+    epochs: float | None
+    minutes: float | None
+    blend: str
+    rounds: int
+    validation_split: str | None
+    validation_run: Path | None
+    also: str | None
+    tensorboard: bool
+    loggers: list[str] | None
+    skip_bad: bool
+
+    def __post_init__(self) -> None:
+        _ = self.weight  # an InputError if it makes no sense
+        if self.rounds < 1:
+            raise InputError(f"rounds is {self.rounds}", do="it must be at least 1")
+        if self.rounds > 1 and self.triplets is not None:
+            raise InputError("several rounds mine triplets themselves", do="leave out --triplets or --rounds")
+        for name in ("epochs", "minutes"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise InputError(f"{name} is {value}", do="it must be a number above 0")
+
+    @property
+    def of_the_paper(self) -> bool:
+        """Whether a preset of the paper was asked for, to which nothing is added."""
+        return self.preset in OF_THE_PAPER
+
+    @property
+    def weight(self) -> float | None:
+        """The weight of the trained model: 1 without blending; None if dev chooses it."""
+        if self.blend == "auto":
+            return None
+        if self.blend == "off":
+            return 1.0
+        try:
+            weight = float(self.blend)
+        except ValueError:
+            weight = -1.0
+        if not 0 <= weight <= 1:
+            do = "use off, auto, or a weight from 0 (the start) to 1 (the trained model)"
+            raise InputError(f"blend is {self.blend!r}", do=do)
+        return weight
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+
+    @property
+    def prepared(self) -> Path:
+        """What to train on: the collection itself, if `prepare` wrote it with triplets and no others are given."""
+        folder = on_disk(self.data)
+        if self.triplets is None and folder is not None and (folder / "triplets").is_dir():
+            return folder
+        return self.out / "data"
+
+    def has_split(self, split: str) -> bool:
+        """Whether the collection has queries of a split."""
+        source = open_source(self.data, Rejects(skip=self.skip_bad))
+        return split in source.splits() and has_queries(source, split)
+
+    def dev_split(self, settings: FitSettings) -> str | None:
+        """Dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
+        source, split = open_source(self.data, Rejects(skip=self.skip_bad)), self.validation_split or "dev"
+        if split in source.splits() and (self.validation_split is not None or has_queries(source, split)):
+            return split
+        if self.validation_split is not None:
+            have = ", ".join(source.splits()) or "none"
+            raise InputError(f"no split {split!r}; it has: {have}", file=self.data, do="choose one of those")
+        if settings.patience is not None:
+            do = "name a split to stop on with --validation-split, but not the one that you will report"
+            raise InputError("patience needs a dev split, and there is none", file=self.data, do=do)
+        return None
+
+
+def resolve_settings(settings: FitSettings | None, preset: str | None, changes: dict[str, Any]) -> FitSettings:
+    """The settings of a training run: those given, or a preset's with changes, of which each must have an effect."""
+    if settings is not None and (preset is not None or changes):
+        names = ", ".join(sorted({*changes, *(["preset"] if preset else [])}))
+        raise InputError(f"settings are given, and {names} beside them", do="give one or the other")
+    if preset in OF_THE_PAPER and "steps" not in changes:
+        do = "give --steps; the paper has an epoch of MS MARCO, 310,788 steps of 128"
+        raise InputError(f"the preset {preset} needs to know how long to train", do=do)
+    loss = {"target": LossSettings.target, "in_batch": False, **PRESETS.get(preset or "default", {}), **changes}
+    given = [name for name, value in changes.items() if value is not None]
+    for case, idle in idle_settings(loss["target"], bool(loss["in_batch"])).items():
+        refuse_idle(case, [name for name in idle if name in given])
+    settings = settings or FitSettings.preset(preset or "default", **changes)
+    if settings.schedule != "exponential":
+        refuse_idle("other schedules than exponential", [name for name in given if name == "gamma"])
+    return settings
+
+
+def make_logger(text: str, out: Path) -> Any:
+    """A Lightning logger from its class and arguments; it logs into the training run's folder, if it takes a folder.
+
+    The text may come from a config that somebody else wrote, so nothing but a logger's class is ever called.
+    """
+    do = "name the class of a Lightning logger and its arguments, as in 'lightning_fabric.loggers.CSVLogger name=x'"
+    try:
+        path, *arguments = shlex.split(text) or [""]
+        module, _, name = path.rpartition(".")
+        options: dict[str, Any] = dict(argument.partition("=")[::2] for argument in arguments)
+        kind = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"cannot make logger {text!r} ({first_line(error)})", do=do) from None
+    bases = kind.__mro__ if isinstance(kind, type) else ()
+    if not any((base.__module__, base.__name__) in LOGGERS for base in bases):
+        raise InputError(f"{path} is not the class of a Lightning logger", do=do)
+    for place in ("root_dir", "save_dir"):
+        if place in inspect.signature(kind).parameters:
+            options.setdefault(place, str(out))
+    try:
+        return kind(**options)
+    except Exception as error:  # a logger raises whatever the package that it is for raises
+        raise InputError(f"cannot make logger {text!r} ({first_line(error)})", do=do) from None
