@@ -22,6 +22,7 @@ from remargin.reports.run_files import (
     read_report,
 )
 from remargin.reports.sections import Section
+from remargin.reports.suspicious import suspicious_tables
 from remargin.reports.tables import Block, Cell, Table, number
 
 ABOUT = ("settings", "command", "versions")  # parts of the config that are not data or model
@@ -72,7 +73,7 @@ def run_section(folder: str | Path) -> Section:
     measure = str(config["settings"].get("validation_measure", "validation"))
     validations = _validations(report, metrics, measure)
     summary = [*_what(config, metrics, report), *_gain(validations, measure, report), *_pace(metrics, report)]
-    tables = [*_validation_tables(validations), *_speed_tables(metrics)]
+    tables = [*_validation_tables(validations), *_speed_tables(metrics), *suspicious_tables(folder)]
     notes = [] if report else [f"There is no {REPORT}: the run is not done, or it was stopped."]
     name = folder.absolute().name
     settings = {key: value for key, value in config.items() if key not in ABOUT} | config["settings"]
