@@ -13,7 +13,9 @@ from remargin.errors import InputError
 from remargin.files.headers import write_header
 from remargin.reports.blend_file import AwayValues, BlendPath, save_path
 from remargin.reports.figures import LineFigure
+from remargin.reports.page import page_text
 from remargin.reports.sections import Section
+from remargin.reports.suspicious import FILE, Suspicious, write_suspicious
 from remargin.reports.training_run import SPEEDS, run_section
 
 from .conftest import REPORT, write_metrics
@@ -116,6 +118,27 @@ def test_a_path_that_makes_no_sense_is_refused(make_run: MakeRun, content: dict[
     with pytest.raises(InputError, match=words) as caught:
         run_section(folder)
     assert "blend.json" in str(caught.value)
+
+
+def test_possible_false_negatives_are_a_table(make_run: MakeRun) -> None:
+    folder = make_run("faq", REPORT)
+    without = run_section(folder)
+    found = [Suspicious(f"q{i}", "d1", "d2", 0.5, 0.75 - i / 10, "<b>which?", "this", "that") for i in range(3)]
+    write_suspicious(folder / FILE, found)
+    *others, table = run_section(folder).tables
+    assert others == without.tables
+    assert table.title == "Possible false negatives"
+    assert [[cell.text for cell in row][2:] for row in table.blocks[0].rows] == [
+        ["0.500", "that", "0.750"],
+        ["0.500", "that", "0.650"],
+        ["0.500", "that", "0.550"],
+    ]
+    assert "&lt;b&gt;which?" in page_text([run_section(folder)], "a page")
+    write_suspicious(folder / FILE, [])
+    assert run_section(folder).tables == without.tables
+    (folder / FILE).write_text((folder / FILE).read_text().replace("remargin", "other"))
+    with pytest.raises(InputError, match=r"suspicious\.json: header damaged"):
+        run_section(folder)
 
 
 def test_a_run_that_is_not_done(make_run: MakeRun) -> None:

@@ -21,6 +21,20 @@ def mine(
     depth: Annotated[int, typer.Option(help="Depth of the ranking that negatives are drawn from.")] = 1000,
     triplets: Annotated[int, typer.Option(help="Triplets per pair of query and positive.")] = 1,
     per_triplet: Annotated[int, typer.Option(help="Negatives per triplet.")] = 1,
+    bound: Annotated[
+        float | None,
+        typer.Option(
+            help="Skip candidates that --model scores above this share of the positive's similarity, such as 0.95.",
+            show_default="skip none",
+        ),
+    ] = None,
+    suspicious: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON file to write: candidates that --model scores at least as high as the positive, which may be "
+            "false negatives."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     split: Split = "train",
     skip_bad: SkipBad = False,
@@ -32,9 +46,15 @@ def mine(
     import remargin
 
     source: Any = negatives  # checked by `mine` itself
-    mined = remargin.mine(data, out, source, model, depth, triplets, per_triplet, seed, split, skip_bad, overwrite)
+    mined = remargin.mine(
+        data, out, source, model, depth, triplets, per_triplet, seed, split, skip_bad, overwrite, bound, suspicious
+    )
     tell(f"wrote {out}: {mined.triplets:,} triplets for {mined.queries:,} queries")
     if mined.without_ranking:
         tell(f"queries for which nothing was found, with negatives at random: {mined.without_ranking:,}", error=True)
+    if bound is not None:
+        tell(f"candidates skipped because they score like the positive: {mined.skipped:,}")
+    if suspicious is not None:
+        tell(f"wrote {suspicious}: {len(mined.suspicious):,} possible false negatives")
     if mined.filled_at_random:
         tell(f"negatives drawn at random because the ranking had too few: {mined.filled_at_random:,}")

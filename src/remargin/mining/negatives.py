@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
@@ -13,20 +14,25 @@ import numpy as np
 
 from remargin.data.collection import Collection, open_collection
 from remargin.data.id_triplets import require_tsv
-from remargin.errors import InputError
+from remargin.errors import InputError, refuse_idle
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import new_file, refuse_existing
 from remargin.files.hashes import texts_fingerprint
 from remargin.files.parts import Parts, resumable
 from remargin.files.shapes import Count
+from remargin.mining.false_negatives import SUSPICIOUS, Compared, Scored, most_suspicious, with_texts
 from remargin.progress import track
+from remargin.reports.suspicious import Suspicious, write_suspicious
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from remargin.mining.similarity import DocumentVectors, Similarities
     from remargin.model.encoder import BiEncoder
 
 Negatives = Literal["bm25", "random", "model"]
 QUERIES_AT_ONCE = 2000  # in each part of the work; a finished part is not repeated
-FORMAT = "remargin-mining-2"
+FORMAT = "remargin-mining-3"
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,13 @@ class MiningSettings:
     """How negatives are chosen; see `mine`.
 
     For each query and each of its positives, `triplets` triplets with `per_triplet` negatives each are drawn from the
-    `depth` best documents of the ranking, except those known to be relevant. If these are too few, the rest is drawn
-    at random from the whole collection.
+    `depth` best documents of the ranking, except those known to be relevant. With a `bound`, documents are left out
+    that an encoder scores above `bound` times the positive's similarity; see `highest_allowed`. If too few are left,
+    the rest is drawn at random from the whole collection.
+
+    Example:
+        >>> HARD
+        MiningSettings(negatives='model', depth=50, triplets=1, per_triplet=1, seed=0, bound=0.95)
     """
 
     negatives: Negatives = "bm25"
@@ -43,6 +54,7 @@ class MiningSettings:
     triplets: int = 1
     per_triplet: int = 1
     seed: int = 0
+    bound: float | None = None
 
     def __post_init__(self) -> None:
         if self.negatives not in get_args(Negatives):
@@ -52,14 +64,24 @@ class MiningSettings:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}", do="choose a larger number")
         if not 0 <= self.seed < 2**63:
             raise InputError(f"seed is {self.seed}", do="it must be at least 0 and below 2**63")
+        if self.bound is not None:
+            if not 0 < self.bound < math.inf:
+                raise InputError(f"bound is {self.bound}", do="it must be a number above 0, such as 0.95")
+            refuse_idle("random negatives", ["bound"] if self.negatives == "random" else [])
+
+
+# Negatives for a second round, by the model of the first: `mine(data, out, model=model, **asdict(HARD))`.
+HARD = MiningSettings("model", depth=50, bound=0.95)
 
 
 class MinedPart(TypedDict):
-    """Triplets of some queries, as rows of ids; negatives that were drawn at random, and queries without a ranking."""
+    """Triplets of some queries, as rows of ids; counts of what was drawn at random, lacks a ranking or was skipped."""
 
     rows: list[list[str]]
     filled: Count
     empty: Count
+    skipped: Count
+    suspicious: list[Scored]
 
 
 @dataclass
@@ -71,12 +93,17 @@ class Mined:
         queries: queries that have a relevant document, and so triplets.
         filled_at_random: negatives that were drawn at random because the ranking had too few documents.
         without_ranking: queries whose ranking is empty, so that all their negatives are random.
+        skipped: candidates that were left out because they score like the positive, counted for each positive.
+        suspicious: candidates that score at least as high as the best positive of their query, skipped or not, with
+            the most suspicious first; only if `bound` or `suspicious` is given.
     """
 
     triplets: int
     queries: int
     filled_at_random: int
     without_ranking: int
+    skipped: int = 0
+    suspicious: list[Suspicious] = field(default_factory=list, repr=False)
 
 
 def mine(
@@ -91,6 +118,9 @@ def mine(
     split: str = "train",
     skip_bad: bool = False,
     overwrite: bool = False,
+    bound: float | None = None,
+    suspicious: str | Path | None = None,
+    vectors: DocumentVectors | None = None,
 ) -> Mined:
     """Write a table of training triplets for a collection's judgments, as ids: query, positive, and negatives.
 
@@ -102,18 +132,24 @@ def mine(
         data: a collection, or what `Collection.load` takes.
         out: a .tsv file, gzipped if it ends in .gz.
         negatives: bm25, random, or model.
-        model: the encoder whose ranking is used, with negatives="model": a folder, a hub name, or an encoder.
+        model: an encoder, its folder or its hub name: its ranking is used with negatives="model", its similarities
+            with a bound and for suspicious negatives.
         depth: negatives are drawn from this many best documents of the ranking.
         triplets: triplets for each query and positive.
         per_triplet: negatives in each triplet.
         seed: the random seed.
         split: the split to load; of a collection that is loaded already, its own.
         skip_bad: set bad input of the collection aside, count it, and continue.
-        overwrite: replace `out` if it exists.
+        overwrite: replace `out` if it exists, and the list of suspicious negatives.
+        bound: leave out candidates that the model scores above this share of the positive's similarity, such as 0.95:
+            they may well be relevant. None leaves out nothing.
+        suspicious: a JSON file to write, with the candidates that most look like false negatives.
+        vectors: the documents' vectors by this model, if they were made before: `Vectors`, or ids and an array. They
+            are not encoded again.
 
     Raises:
         InputError: for bad input, a split without relevant documents, too few documents to draw negatives from, and for
-            a model that is missing, not needed or a cross-encoder.
+            a model that is missing, not needed or a cross-encoder, and for vectors that are not the collection's.
 
     Example:
         >>> import tempfile
@@ -121,15 +157,13 @@ def mine(
         >>> mined.triplets >= 2 * mined.queries > 0
         True
     """
-    settings = MiningSettings(negatives, depth, triplets, per_triplet, seed)
+    settings = MiningSettings(negatives, depth, triplets, per_triplet, seed, bound)
+    compares = bound is not None or suspicious is not None
     encoder = _load(model)
     out = Path(out)
     require_tsv(out)
     refuse_existing(out, overwrite)
-    if negatives == "model" and model is None:
-        raise InputError("negatives from a model need one", do="give --model")
-    if negatives != "model" and model is not None:
-        raise InputError("a model goes with negatives from a model only", do="use --negatives model")
+    _require_fitting(settings, compares, encoder, vectors)
     collection = open_collection(data, split, skip_bad)
     positives = {
         query: [document for document, grade in judged.items() if grade > 0]
@@ -139,13 +173,39 @@ def mine(
     if not queries:
         raise InputError(f"split {collection.split!r} has no relevant documents", do="choose another split")
     chunks = [queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE)]
-    with resumable(out, _fingerprint(collection, settings, positives, encoder), FORMAT, MinedPart) as parts:
-        candidates = _Candidates(collection, settings, encoder)
+    fingerprint = _fingerprint(collection, settings, compares, positives, encoder, vectors)
+    with resumable(out, fingerprint, FORMAT, MinedPart) as parts:
+        if suspicious is not None:
+            refuse_existing(Path(suspicious), overwrite or parts.find(0) is not None)  # then it is from this very work
+        candidates = _Candidates(collection, settings, compares, encoder, vectors)
         for number, chunk in enumerate(track(chunks, "mining", total=len(chunks))):
             if parts.find(number) is None:
                 rng = np.random.default_rng([settings.seed, number])
                 parts.write(number, candidates.triplets(chunk, positives, rng))
-        return _join(out, parts, len(chunks), len(queries), settings, overwrite)
+        numbers = range(len(chunks) if compares else 0)
+        scored = [each for number in numbers for each in parts.read(number)["suspicious"]]
+        found = [with_texts(collection, each) for each in most_suspicious(scored, SUSPICIOUS)]
+        if suspicious is not None:
+            write_suspicious(Path(suspicious), found)  # before the triplets, with which the work is done
+        return _join(out, parts, len(chunks), Mined(0, len(queries), 0, 0, 0, found), settings, overwrite)
+
+
+def _require_fitting(
+    settings: MiningSettings, compares: bool, model: BiEncoder | None, vectors: DocumentVectors | None
+) -> None:
+    """Refuse a model that is missing or would not be used."""
+    if model is None:
+        if settings.negatives == "model":
+            raise InputError("negatives from a model need one", do="give --model")
+        if compares:
+            raise InputError("similarities to the positive need an encoder", do="give --model")
+        if vectors is not None:
+            raise InputError("vectors, but no model that made them", do="give the model, too")
+    elif settings.negatives != "model" and not compares:
+        problem = "a model goes with negatives from a model, a bound or suspicious negatives only"
+        raise InputError(problem, do="use --negatives model, or give --bound or --suspicious")
+    elif settings.negatives == "random":
+        raise InputError("random negatives are not compared with the positive", do="use --negatives bm25 or model")
 
 
 def _load(model: str | Path | BiEncoder | None) -> BiEncoder | None:
@@ -157,13 +217,12 @@ def _load(model: str | Path | BiEncoder | None) -> BiEncoder | None:
 
 
 def _join(
-    out: Path, parts: Parts[MinedPart], count: int, queries: int, settings: MiningSettings, overwrite: bool
+    out: Path, parts: Parts[MinedPart], count: int, mined: Mined, settings: MiningSettings, overwrite: bool
 ) -> Mined:
-    """Write the triplets of all parts to one table."""
+    """Write the triplets of all parts to one table, and count them."""
     names = (
         [f"negative_id_{i + 1}" for i in range(settings.per_triplet)] if settings.per_triplet > 1 else ["negative_id"]
     )
-    mined = Mined(0, queries, 0, 0)
     with new_file(out, overwrite) as file:
         file.write("\t".join(["query_id", "positive_id", *names]).encode() + b"\n")
         for number in range(count):
@@ -172,18 +231,28 @@ def _join(
             mined.triplets += len(part["rows"])
             mined.filled_at_random += part["filled"]
             mined.without_ranking += part["empty"]
+            mined.skipped += part["skipped"]
     return mined
 
 
 def _fingerprint(
-    collection: Collection, settings: MiningSettings, positives: dict[str, list[str]], model: BiEncoder | None
+    collection: Collection,
+    settings: MiningSettings,
+    compares: bool,
+    positives: dict[str, list[str]],
+    model: BiEncoder | None,
+    vectors: DocumentVectors | None,
 ) -> str:
     """Names the folder of parts, so that only a call with the same input, settings and model continues with them."""
-    known: list[Any] = [collection.name, collection.split, asdict(settings), positives]
+    known: list[Any] = [collection.name, collection.split, asdict(settings), compares, positives]
     known += [texts_fingerprint(collection.documents), texts_fingerprint(collection.queries)]
     if model is not None:
         known += [model.fingerprint(), model.query_length, model.document_length]
         known += [model.query_prefix, model.document_prefix]
+    if vectors is not None:
+        from remargin.mining.similarity import vectors_fingerprint
+
+        known.append(vectors_fingerprint(vectors))
     return hashlib.blake2b(json.dumps(known).encode(), digest_size=8).hexdigest()
 
 
@@ -204,39 +273,73 @@ def require_ranked(mined: Mined) -> None:
 class _Candidates:
     """Where negatives are drawn from."""
 
-    def __init__(self, collection: Collection, settings: MiningSettings, model: BiEncoder | None) -> None:
+    def __init__(
+        self,
+        collection: Collection,
+        settings: MiningSettings,
+        compares: bool,
+        model: BiEncoder | None,
+        vectors: DocumentVectors | None,
+    ) -> None:
         self._collection = collection
         self._settings = settings
-        self._model = model
+        self._compares = compares
         self._ids = list(collection.documents)
-        self._search = None
+        self._bm25 = None
+        self._similar: Similarities | None = None
         if settings.negatives == "bm25":
             from remargin.retrieval.bm25 import BM25
 
-            self._search = BM25(collection.documents).search
-        elif model is not None:
-            from remargin.retrieval.dense import DenseIndex
-            from remargin.retrieval.vectors import Vectors
+            self._bm25 = BM25(collection.documents)
+        if model is not None:
+            from remargin.mining.similarity import Similarities
 
-            self._search = DenseIndex(model, Vectors.of(model, collection.documents)).search
+            self._similar = Similarities(collection, model, vectors)
 
     def triplets(self, queries: list[str], positives: dict[str, list[str]], rng: np.random.Generator) -> MinedPart:
         """The triplets of some queries."""
         texts = {query: self._collection.queries[query] for query in queries}
-        run = Run({}) if self._search is None else self._search(texts, self._settings.depth)
-        rows, filled = [], 0
-        wanted = self._settings.per_triplet
-        for query in queries:
+        vectors = None if self._similar is None else self._similar.encode(list(texts.values()))
+        run = self._ranked(texts, vectors)
+        part: MinedPart = {"rows": [], "filled": 0, "empty": len(run.empty()), "skipped": 0, "suspicious": []}
+        found: list[Scored] = []
+        for row, query in enumerate(queries):
             known = {*positives[query], *({query} & self._collection.self_matches)}  # nor is it its own negative
             pool = [document for document in run.top(query, self._settings.depth) if document not in known]
-            for positive in positives[query]:
+            compared = None
+            if self._compares and self._similar is not None and vectors is not None:
+                compared = Compared.of(self._similar, vectors[row], positives[query], pool)
+                found += compared.suspicious(query)
+            for number, positive in enumerate(positives[query]):
+                kept = pool if compared is None else compared.allowed(number, self._settings.bound)
+                skipped = {*pool}.difference(kept)
+                part["skipped"] += len(skipped)
                 for _ in range(self._settings.triplets):
-                    chosen = [pool[i] for i in rng.permutation(len(pool))[:wanted]] if pool else []
-                    if self._search is not None:
-                        filled += wanted - len(chosen)
-                    chosen += self._random(wanted - len(chosen), known | set(chosen), rng)
-                    rows.append([query, positive, *chosen])
-        return {"rows": rows, "filled": filled, "empty": len(run.empty())}
+                    part["rows"].append([query, positive, *self._negatives(kept, skipped, known, rng, part)])
+        part["suspicious"] = most_suspicious(found, SUSPICIOUS)
+        return part
+
+    def _ranked(self, texts: dict[str, str], vectors: NDArray[np.float32] | None) -> Run:
+        """The ranking of the queries that negatives are drawn from; empty for random ones."""
+        if self._bm25 is not None:
+            return self._bm25.search(texts, self._settings.depth)
+        if self._similar is not None and vectors is not None:
+            return self._similar.search(list(texts), vectors, self._settings.depth)
+        return Run({})
+
+    def _negatives(
+        self, pool: list[str], skipped: set[str], known: set[str], rng: np.random.Generator, part: MinedPart
+    ) -> list[str]:
+        """The negatives of a triplet: from the pool, and what that lacks from the whole collection."""
+        wanted = self._settings.per_triplet
+        chosen = [pool[i] for i in rng.permutation(len(pool))[:wanted]] if pool else []
+        lacking = wanted - len(chosen)
+        if self._settings.negatives != "random":
+            part["filled"] += lacking
+        excluded = known.union(chosen)
+        if len(self._ids) - len(excluded | skipped) >= lacking:  # else even what was skipped is better than nothing
+            excluded |= skipped
+        return chosen + self._random(lacking, excluded, rng)
 
     def _random(self, count: int, excluded: set[str], rng: np.random.Generator) -> list[str]:
         if count and len(self._ids) - len(excluded) < count:

@@ -23,6 +23,7 @@ from remargin.reports.run_files import (
     read_report,
 )
 from remargin.reports.sections import Section
+from remargin.reports.suspicious import suspicious_tables
 from remargin.reports.tables import Block, Cell, Table, number
 
 ABOUT = ("settings", "command", "versions")  # parts of the config that are not data or model
@@ -76,7 +77,12 @@ def run_section(folder: str | Path) -> Section:
     blending = [] if path is None else [path_words(path)]
     gain = _gain(validations, measure, report)
     summary = [*_what(config, metrics, report), *gain, *blending, *_pace(metrics, report)]
-    tables = [*_validation_tables(validations), *_blend_tables(path), *_speed_tables(metrics)]
+    tables = [
+        *_validation_tables(validations),
+        *_blend_tables(path),
+        *_speed_tables(metrics),
+        *suspicious_tables(folder),
+    ]
     notes = [] if report else [f"There is no {REPORT}: the run is not done, or it was stopped."]
     name = folder.absolute().name
     settings = {key: value for key, value in config.items() if key not in ABOUT} | config["settings"]

@@ -18,6 +18,8 @@ from remargin.reports.collect import sections_in
 from remargin.reports.figures import Arrow, Circle, CirclePanel, LineFigure, Panel, Point, Scatter, Series
 from remargin.reports.page import page_text, write_page
 from remargin.reports.sections import Section
+from remargin.reports.suspicious import FILE as SUSPICIOUS
+from remargin.reports.suspicious import Suspicious, write_suspicious
 from remargin.reports.tables import MISSING, Block, Cell, Table, number
 from remargin.teacher.in_batch import InBatchTeacher
 from remargin.teacher.training import TeacherSettings, train_cross_encoder
@@ -151,7 +153,9 @@ def report_on_a_run(world: World) -> Case:
     folder = world.folder("report")
     for name in ("config.yaml", "metrics.csv", "report.json"):
         shutil.copy(world.run / name, folder)
-    return Case(folder, {"config.yaml": CONFIG, "metrics.csv": LEDGER, "report.json": HEADER}, (show,), count=900)
+    write_suspicious(folder / SUSPICIOUS, [Suspicious("q", "a", "b", 0.5, 0.75, "which?", "this one", "that one")])
+    files = {"config.yaml": CONFIG, "metrics.csv": LEDGER, "report.json": HEADER, SUSPICIOUS: HEADER}
+    return Case(folder, files, (show,), count=1200)
 
 
 def report_on_a_blend(world: World) -> Case:

@@ -72,6 +72,10 @@ VERBS = {
         f"{PREPARE} --overwrite", older=f"{PREPARE} --document-length 12", kept=(".prepared.unfinished",)
     ),
     "mine": Verb("mine --data data --out out/triplets.tsv", kept=(".triplets.tsv.#",)),
+    "mine --suspicious": Verb(
+        "mine --data data --out out/triplets.tsv --model model --bound 0.9 --suspicious out/list.json",
+        kept=(".triplets.tsv.#", "list.json"),
+    ),
     "teach --scores": Verb(f"{TEACH} --scores scores.tsv"),
     "teach --model": Verb(f"{TEACH} --data data --model teacher", kept=(".scored.tsv.#",)),
     "teach --train-from": Verb(f"{TEACH} {TRAIN_FROM}", kept=(".teacher.#", "teacher", ".scored.tsv.#")),
