@@ -42,10 +42,30 @@ def fit(
             None,
             "Target of the margin loss: distributed, adaptive, mean, teacher, or a number (a static margin); softmax, "
             "for the paper's margins inside a softmax; or contrastive, for the contrastive loss.",
-            "distributed",
+            "softmax",
         ),
     ] = None,
-    steps: Annotated[int | None, _option(None, "Number of optimiser steps.", "400")] = None,
+    minutes: Annotated[
+        float | None, _option(None, "Time for all of it, in minutes; training takes fewer steps to fit.", "no limit")
+    ] = None,
+    steps: Annotated[int | None, _option(SCHEDULE, "Number of optimiser steps.", "by the number of pairs")] = None,
+    epochs: Annotated[
+        float | None,
+        _option(SCHEDULE, "Number of passes through the training pairs, instead of --steps.", "at most 10"),
+    ] = None,
+    rounds: Annotated[
+        int,
+        _option(SCHEDULE, "Training rounds; each mines its negatives with the half-blended model of the one before."),
+    ] = 1,
+    blend: Annotated[
+        str | None,
+        _option(
+            SCHEDULE,
+            "Weight of the trained model when it is blended with the start: auto (the smallest that keeps 90% of the "
+            "gain on dev), off, or 0 to 1.",
+            "auto; off for the presets of the paper",
+        ),
+    ] = None,
     triplets: Annotated[
         Path | None,
         _option(DATA, TRIPLETS, "those in --data, if `remargin prepare` put triplets there; else mined with BM25"),
@@ -74,6 +94,10 @@ def fit(
     ] = None,
     document_length: Annotated[
         int | None, _option(DATA, "Maximum document length in tokens.", "the model's own, or 200")
+    ] = None,
+    training_length: Annotated[
+        int | None,
+        _option(DATA, "Maximum document length in tokens while training; shorter is faster.", "the document length"),
     ] = None,
     skip_bad: Annotated[bool, skip_bad_option(DATA)] = False,
     in_batch: Annotated[bool | None, _option(LOSS, IN_BATCH, "no-in-batch")] = None,
@@ -117,11 +141,11 @@ def fit(
             "default",
         ),
     ] = None,
-    batch_size: Annotated[int | None, _option(SCHEDULE, BATCH_SIZE, "64")] = None,
+    batch_size: Annotated[int | None, _option(SCHEDULE, BATCH_SIZE, "128")] = None,
     accumulate: Annotated[
         int | None, _option(SCHEDULE, "Batches per optimiser step (gradient accumulation).", "1")
     ] = None,
-    learning_rate: Annotated[float | None, _option(SCHEDULE, "Peak learning rate.", "0.0001")] = None,
+    learning_rate: Annotated[float | None, _option(SCHEDULE, "Peak learning rate.", "0.0002")] = None,
     warm_up: Annotated[
         float | None, _option(SCHEDULE, "Fraction of the steps for linear learning-rate warm-up.", "0.1")
     ] = None,
@@ -176,16 +200,23 @@ def fit(
         str | None, _option(VALIDATION, "Measure that selects the best model, by its ir_measures name.", "nDCG@10")
     ] = None,
     validation_depth: Annotated[
-        int | None, _option(VALIDATION, "Documents to re-rank per validation query.", "100")
+        int | None, _option(VALIDATION, "Documents of a first stage to re-rank per validation query.", "rank in full")
     ] = None,
     validation_queries: Annotated[
         int | None, _option(VALIDATION, "Maximum number of validation queries.", "500")
     ] = None,
-    validate_every: Annotated[int | None, _option(VALIDATION, "Steps between validations.", "100")] = None,
+    validate_every: Annotated[
+        int | None,
+        _option(VALIDATION, "Steps between validations while training.", "only after training; 100 with --blend off"),
+    ] = None,
     patience: Annotated[int | None, _option(VALIDATION, PATIENCE, "no early stopping")] = None,
     also: Annotated[
         str | None,
-        _option(VALIDATION, "Another collection to measure before and after training, to see what the model forgets."),
+        _option(
+            VALIDATION,
+            "Another collection to measure before and after training, to see what the model forgets.",
+            "texts that every machine has",
+        ),
     ] = None,
     save_every: Annotated[int | None, _option(OUTPUT, "Steps between checkpoints.", "100")] = None,
     log_every: Annotated[int | None, _option(OUTPUT, "Steps between log lines.", "10")] = None,
@@ -197,14 +228,9 @@ def fit(
     ] = None,
     config: Annotated[Path | None, config_option(OUTPUT)] = None,
 ) -> None:
-    """Fine-tune an encoder on triplets. OUT/best is the best model on the validation split."""
+    """Fine-tune an encoder on your texts. OUT/model is the model to use."""
     given = {name: value for name, value in locals().items() if value is not None}
     import remargin
 
     fitted = remargin.fit(**{name: value for name, value in given.items() if name not in ("threads", "config")})
-    if fitted.best is not None and fitted.before is not None:
-        best = f"{fitted.best:.4f} at step {fitted.best_step}{', stopped early' if fitted.stopped_early else ''}"
-        if fitted.best_step == 0:
-            tell("training did not help on dev: the best model is the model before training", error=True)
-        tell(f"{fitted.measure}: {fitted.before:.4f} before, {best}")
     tell(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s")

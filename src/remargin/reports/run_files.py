@@ -19,7 +19,7 @@ from remargin.files.ledger import LedgerContent, read_ledger
 from remargin.files.shapes import Count, Finite, mismatch
 
 CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
-CONFIG_FORMAT, REPORT_FORMAT = "remargin-config-1", "remargin-report-1"
+CONFIG_FORMAT, REPORT_FORMAT = "remargin-config-1", "remargin-report-2"
 GIVE = "give a folder that `fit` wrote"
 
 
@@ -34,12 +34,33 @@ class RunConfig(TypedDict):
 
 
 class Elsewhere(TypedDict):
-    """What training did to the measure on another collection."""
+    """What training cost elsewhere: a measure before and after, and the interval of the difference."""
 
-    data: str
+    what: str
     measure: str
+    queries: Count
     before: Finite
     after: Finite
+    difference: Finite
+    low: Finite
+    high: Finite
+
+
+class Mean(TypedDict):
+    """A mean over queries and its 95% interval."""
+
+    mean: Finite
+    low: Finite
+    high: Finite
+
+
+class SystemMeans(TypedDict):
+    """What each system reached by each measure on the queries of a split, and the gain of training."""
+
+    split: str
+    ranked: str
+    queries: Count
+    systems: dict[str, dict[str, Mean]]
 
 
 class RunReport(TypedDict):
@@ -57,7 +78,11 @@ class RunReport(TypedDict):
     model: str
     validations: list[tuple[Count, dict[str, Finite]]]
     metrics: str
-    also: NotRequired[Elsewhere]
+    weight: NotRequired[Finite]
+    away: NotRequired[Elsewhere]
+    outcome: NotRequired[SystemMeans]
+    fusion: NotRequired[dict[str, Any]]
+    data: NotRequired[dict[str, Any]]
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:

@@ -78,6 +78,7 @@ def run_section(folder: str | Path) -> Section:
     gain = _gain(validations, measure, report)
     summary = [*_what(config, metrics, report), *gain, *blending, *_pace(metrics, report)]
     tables = [
+        *_outcome_tables(report),
         *_validation_tables(validations),
         *_blend_tables(path),
         *_speed_tables(metrics),
@@ -170,10 +171,31 @@ def _gain(validations: Validations, measure: str, report: RunReport | None) -> l
         change = f"a gain of {best - before:.3f}" if best > before else "no gain"
         validated = f"{before:.3f} before, {best:.3f} at best, at step {step:,}: {change}"
         words.append(f"{measure} on the validation queries: {validated}.")
-    also = report.get("also") if report else None
-    if also:
-        words.append(f"{also['measure']} on {also['data']}: {also['before']:.3f} before, {also['after']:.3f} after.")
+    away = report.get("away") if report else None
+    if away:
+        change = f"{away['difference']:+.3f}, {away['low']:.3f} to {away['high']:.3f}"
+        means = f"{away['before']:.3f} before, {away['after']:.3f} after ({change})"
+        words.append(f"Elsewhere, {away['measure']} on {away['what']}: {means}.")
     return words
+
+
+def _outcome_tables(report: RunReport | None) -> list[Table]:
+    """What each system reached, with intervals: the first thing to see."""
+    outcome = report.get("outcome") if report else None
+    if not outcome:
+        return []
+    names = {"bm25": "BM25", "before": "before training", "after": "after training", "hybrid": "after, with BM25"}
+    names["gain"] = "gain of training, paired"
+    measures = list(outcome["systems"]["gain"])
+    rows = []
+    for system, means in outcome["systems"].items():
+        cells = [means[measure] for measure in measures]
+        texts = [f"{cell['mean']:.3f} ({cell['low']:.3f} to {cell['high']:.3f})" for cell in cells]
+        rows.append(
+            [Cell(names.get(system, system)), *(Cell(t, value=c["mean"]) for t, c in zip(texts, cells, strict=True))]
+        )
+    note = f"{outcome['queries']:,} {outcome['split']} queries, {outcome['ranked']}; with 95% bootstrap intervals."
+    return [Table("What came of it", ["system", *measures], [Block("", rows)], [note])]
 
 
 def _pace(metrics: Metrics, report: RunReport | None) -> list[str]:
