@@ -26,8 +26,8 @@ from remargin.retrieval.exact import top_k
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 
-# How many documents are ranked in full, by device. A small encoder on a few CPU cores takes about a minute for the
-# first number, a GPU some seconds for the second: not more than some hundred training steps take there.
+# How many documents are ranked in full, by device. A small encoder on two CPU cores takes about a minute for the
+# first number, a large GPU some seconds for the second: no longer than a few hundred training steps take there.
 CPU_DOCUMENTS, GPU_DOCUMENTS = 6_000, 300_000
 POOL_DEPTH = 100  # BM25's documents of a query that may come into a pool
 RERANKED = 100  # documents of each query of a run that is given without a depth
