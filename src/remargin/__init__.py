@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from remargin.retrieval.reranking import rerank
     from remargin.retrieval.searching import ask, search
     from remargin.retrieval.updating import update
+    from remargin.study.learning_curve import curve
     from remargin.study.sweeping import sweep
     from remargin.teacher.teaching import teach
     from remargin.training.fitting import fit
@@ -58,6 +59,7 @@ _HOMES = {
     "ask": "remargin.retrieval.searching",
     "benchmark": "remargin.paper.benchmarking",
     "compare": "remargin.reports.comparing",
+    "curve": "remargin.study.learning_curve",
     "demo": "remargin.demos.fine_tuning",
     "encode": "remargin.retrieval.encoding",
     "evaluate": "remargin.evaluation.measures",
@@ -92,6 +94,7 @@ __all__ = [
     "ask",
     "benchmark",
     "compare",
+    "curve",
     "demo",
     "encode",
     "evaluate",

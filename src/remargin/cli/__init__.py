@@ -17,6 +17,7 @@ from remargin.cli import (
     ask,
     benchmark,
     compare,
+    curve,
     demo,
     encode,
     evaluate,
@@ -67,6 +68,9 @@ app.command("benchmark", cls=ManyValues)(benchmark.benchmark)
 app.command("report")(report.report)
 app.command("inspect")(inspect.inspect)
 app.command("sweep", cls=ManyValues)(sweep.sweep)
+app.command("curve", cls=ManyValues, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+    curve.curve
+)
 app.command("info")(info.info)
 
 
