@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from remargin.retrieval.reranking import rerank
     from remargin.retrieval.searching import ask, search
     from remargin.retrieval.updating import update
+    from remargin.study.learning_curve import curve
     from remargin.study.sweeping import sweep
     from remargin.teacher.teaching import teach
     from remargin.training.blending import blend
@@ -62,6 +63,7 @@ _HOMES = {
     "benchmark": "remargin.paper.benchmarking",
     "blend": "remargin.training.blending",
     "compare": "remargin.reports.comparing",
+    "curve": "remargin.study.learning_curve",
     "demo": "remargin.demos.fine_tuning",
     "encode": "remargin.retrieval.encoding",
     "evaluate": "remargin.evaluation.measures",
@@ -98,6 +100,7 @@ __all__ = [
     "benchmark",
     "blend",
     "compare",
+    "curve",
     "demo",
     "encode",
     "evaluate",

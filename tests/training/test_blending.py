@@ -15,7 +15,7 @@ from remargin import BiEncoder, Collection, InputError, Validator, blend, evalua
 from remargin.model.blend import blended
 from remargin.reports.blend_file import read_path, save_path
 from remargin.training import blending
-from remargin.training.blending import COARSE_POINTS, KEEP, POINTS, Away, blend_path, choose_weight, smoothed
+from remargin.training.blending import COARSE_POINTS, KEEP, POINTS, Elsewhere, blend_path, choose_weight, smoothed
 
 from .conftest import settings
 
@@ -93,7 +93,7 @@ def test_the_path_has_what_search_and_evaluate_give(model: BiEncoder, trained: B
     model = moved(model, seed=4)
     validator = Validator(prepared, "train", settings(validation_depth=None), also=["RR"])
     before = model.fingerprint(), trained.fingerprint()
-    away = Away("elsewhere", "R@5", lambda encoder: float(encoder.encode_queries(["the value"])[0, 0]))
+    away = Elsewhere("elsewhere", "R@5", lambda encoder: float(encoder.encode_queries(["the value"])[0, 0]))
     path = blend_path(model, trained, validator, points=(0, 0.3, 1), away=away)
     collection = Collection.load(prepared, "train")
     assert path.away is not None
@@ -112,7 +112,7 @@ def test_the_path_has_what_search_and_evaluate_give(model: BiEncoder, trained: B
 
 def test_what_is_measured_elsewhere_chooses_nothing(model: BiEncoder, trained: BiEncoder, prepared: Path) -> None:
     validator = Validator(prepared, "train", settings(validation_depth=None))
-    rising, falling = (Away("x", "RR", lambda _, sign=sign: sign) for sign in (1.0, -1.0))  # type: ignore[misc]
+    rising, falling = (Elsewhere("x", "RR", lambda _, sign=sign: sign) for sign in (1.0, -1.0))  # type: ignore[misc]
     paths = [blend_path(model, trained, validator, (0, 0.5, 1), away) for away in (None, rising, falling)]
     assert len({path.weight for path in paths}) == 1
 
@@ -131,7 +131,7 @@ def test_coarse_points_where_a_point_takes_long(
 
 def test_the_path_is_kept(model: BiEncoder, trained: BiEncoder, prepared: Path, tmp_path: Path) -> None:
     validator = Validator(prepared, "dev", settings(validation_depth=None), also=["RR"])
-    for away in (None, Away("elsewhere", "RR", lambda _: 0.25)):
+    for away in (None, Elsewhere("elsewhere", "RR", lambda _: 0.25)):
         path = blend_path(model, trained, validator, (0, 0.5, 1), away)
         save_path(tmp_path, path)
         assert read_path(tmp_path) == path

@@ -18,6 +18,7 @@ from remargin.cli import (
     benchmark,
     blend,
     compare,
+    curve,
     demo,
     encode,
     evaluate,
@@ -69,6 +70,9 @@ app.command("benchmark", cls=ManyValues)(benchmark.benchmark)
 app.command("report")(report.report)
 app.command("inspect")(inspect.inspect)
 app.command("sweep", cls=ManyValues)(sweep.sweep)
+app.command("curve", cls=ManyValues, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+    curve.curve
+)
 app.command("info")(info.info)
 
 

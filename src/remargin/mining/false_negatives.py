@@ -131,7 +131,7 @@ class Compared:
         if bound is None:
             return self.pool
         highest = highest_allowed(float(self.positive_scores[positive]), bound)
-        return [document for document, score in zip(self.pool, self.pool_scores, strict=True) if score <= highest]
+        return [self.pool[i] for i in np.flatnonzero(self.pool_scores <= highest)]
 
     def suspicious(self, query: str) -> list[Scored]:
         """The candidate with the highest score, if no positive has a higher one; else nothing."""

@@ -13,6 +13,7 @@ from remargin.paper.running import draw_experiments, sections_of
 from remargin.reports.page import page_text
 from remargin.study.header import FILE as STUDY
 from remargin.study.header import planned_before, read_study, take_folder
+from remargin.study.learning_curve import curve
 from remargin.study.results import FILE, TEST, ZERO_SHOT, Result, Results
 from remargin.study.specs import RunSpec
 from remargin.study.teacher import teacher_report
@@ -146,7 +147,22 @@ def zero_shot_scores(world: World) -> Case:
     return Case(folder, files, (again,), count=120)
 
 
+def learning_curve(world: World) -> Case:
+    """`curve` again, when all its training runs are done."""
+    folder = world.folder("curve")
+
+    def again(folder: Path) -> None:
+        options = {"steps": 1, "batch_size": 2, "precision": "32"}
+        found = curve(world.beir, world.model, folder / "curve", [0.5, 1.0], [0], say=silent, **options)
+        assert found.verdict
+
+    again(folder)
+    files = {f"curve/{name}": HEADER for name in ("asked.json", "before.json", "runs/1/seed-0.json")}
+    return Case(folder, files, (again,), count=150)
+
+
 TARGETS = [
+    learning_curve,
     study_file,
     study_that_goes_on,
     runs_of_a_study,

@@ -61,6 +61,7 @@ TAUGHT_FIT = f"fit --data scored --model model --out out/run --target teacher {S
 INDEX = "index --out out/index"
 SEARCH = "search --data large --index bm25 --out"
 SWEEP = "sweep --data data --model model --out out/sweep --values 0.2 0.8 --run-triplets 8 --batch-size 4"
+CURVE = f"curve --data data --model model --out out/curve --shares 0.5 1.0 --seeds 0 1 {STEPS}"
 REPRODUCE = "reproduce target-evolution --data data --model model --out out/study --preset default --rates 0.001"
 SMALL = "--batch-size 4 --other-batch-size 2 --epoch 8 --sweep-triplets 4 --validate-every 4"
 DEMO = "demo --data data --model model --out out/demo --steps 2 --batch-size 4 --document-length 40"
@@ -140,6 +141,7 @@ VERBS = {
     "compare": Verb("compare --data data --runs bm25.trec dense.trec --out out/table.md"),
     "report": Verb("report run --out out/page.html"),
     "sweep": Verb(SWEEP, grows=True, times=TABLES, kept=("sweep",), every=10),
+    "curve": Verb(CURVE, grows=True, kept=("curve",), every=20),
     "reproduce loss-geometry": Verb("reproduce loss-geometry --out out/study", grows=True, kept=("study",), every=3),
     "reproduce target-evolution": Verb(f"{REPRODUCE} {SMALL}", grows=True, kept=("study",), every=10),
     "benchmark": Verb("benchmark --model model --data data --out out/study", grows=True, kept=("study",), every=2),
