@@ -26,7 +26,7 @@ def places(collections: list[str], seed: int) -> dict[str, Away]:
     chosen = {
         "neighbours": Away.choose("docstrings:stdlib", seed=seed),
         "stdlib": Away.choose(collections[0], seed=seed),
-        **{Path(data).name: Away.choose(data, data) for data in collections},
+        **{Path(data).name: Away.choose(data, data, skip_bad=True) for data in collections},
     }
     return {name: away for name, away in chosen.items() if away is not None}
 
@@ -86,5 +86,9 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     print(f"{hardware()}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}.\n", flush=True)
-    measured = outcomes(asked.start, asked.models, places(asked.collections, asked.seed))
+    aways = places(asked.collections, asked.seed)
+    for name, away in aways.items():
+        if away.collection.rejects.count:
+            print(f"{name}: {away.collection.rejects.count} bad records skipped\n", flush=True)
+    measured = outcomes(asked.start, asked.models, aways)
     print("\n".join(report(measured, asked.collections)), flush=True)

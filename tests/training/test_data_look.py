@@ -16,7 +16,7 @@ from remargin import BiEncoder
 from remargin.data.preparation import prepare
 from remargin.data.training_data import TrainingData
 from remargin.training import data_look
-from remargin.training.data_look import DataLook, SharedTexts, look, training_pairs
+from remargin.training.data_look import DataLook, SharedTexts, UnlikelyPair, UnlikelyPairs, look, training_pairs
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -69,8 +69,9 @@ def test_every_count(flawed: Path) -> None:
     assert seen.shared["test"] == SharedTexts(queries=3, same_query=1, same_document=2, same_pair=1)
     assert seen.shared["dev"] == SharedTexts(0, 0, 0, 0)
     assert (seen.popular, seen.popular_queries) in {("d1", 2), ("d4", 2)}
-    assert (seen.compared, seen.unlikely) == (10, 1)
-    assert [(pair.query_id, pair.document_id) for pair in seen.examples] == [("q9", "d4")]
+    assert (seen.no_shared_word.compared, seen.no_shared_word.count, seen.unlikely_share) == (10, 1, 0.1)
+    assert [(pair.query_id, pair.document_id) for pair in seen.no_shared_word.examples] == [("q9", "d4")]
+    assert not seen.less_similar.compared
     assert json.loads(json.dumps(asdict(seen)))["shared"]["test"]["same_document"] == 2
 
 
@@ -136,8 +137,7 @@ def test_pairs_are_read_in_parts(scored: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_unlikely_as_vectors_are_those_of_a_double_loop(prepared: Path, model: BiEncoder) -> None:
     seen, training = look(prepared, model, seed=5), TrainingData(prepared)
-    assert seen.by_vectors
-    assert seen.compared == seen.pairs == 40
+    assert seen.less_similar.compared == seen.pairs == 40
     rng, pairs = np.random.default_rng(5), training_pairs(training.triplets)
     for size in (len(pairs), len(pairs)):
         rng.choice(size, size, replace=False)
@@ -151,8 +151,8 @@ def test_unlikely_as_vectors_are_those_of_a_double_loop(prepared: Path, model: B
         leads[training.queries.ids[query]] = float(queries[query] @ documents[document]) - np.mean(similarities[29:31])
     unlikely = sorted((lead, id) for id, lead in leads.items() if lead < 0)
     assert 0 < len(unlikely) < 40
-    assert seen.unlikely == len(unlikely)
-    assert [pair.query_id for pair in seen.examples] == [id for _, id in unlikely[:3]]
+    assert seen.less_similar.count == len(unlikely)
+    assert [pair.query_id for pair in seen.less_similar.examples] == [id for _, id in unlikely[:3]]
     assert seen.unlikely_share == len(unlikely) / 40
     assert any("than most random documents" in line for line in seen.lines())
 
@@ -162,14 +162,29 @@ def test_the_same_seed_gives_the_same_look(prepared: Path, model: BiEncoder, mon
     monkeypatch.setattr(data_look, "RANDOM_DOCUMENTS", 5)
     first, second, other = (look(prepared, model, seed) for seed in (0, 0, 1))
     assert first == second
-    assert first.compared == 10
+    assert first.less_similar.compared == 10
     assert first != other
 
 
 def test_only_so_many_pairs_are_compared_and_that_is_said(flawed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_look, "PAIRS_READ", 4)
     seen = look(flawed)
-    assert (seen.pairs, seen.compared) == (10, 4)
+    assert (seen.pairs, seen.no_shared_word.compared) == (10, 4)
+
+
+def test_examples_are_shown_once() -> None:
+    worst, other = (UnlikelyPair(id, "a query", f"d-{id}", "a text") for id in ("q1", "q2"))
+    words, vectors = UnlikelyPairs(100, 2, [other]), UnlikelyPairs(30, 1, [worst])
+    both = DataLook(60, 60, 60, no_shared_word=words, less_similar=vectors)
+    assert both.lines() == [
+        "unlikely positives: 1 of 30 are less similar to their query than most random documents, such as",
+        "  q1 'a query' -> d-q1 'a text'",
+        "unlikely positives: 2 of 100 share no word with their query",
+    ]
+    assert both.unlikely_share == 1 / 30
+    alone = DataLook(60, 60, 60, no_shared_word=words, less_similar=UnlikelyPairs(30))
+    assert alone.lines()[1] == "  q2 'a query' -> d-q2 'a text'"
+    assert alone.unlikely_share == 0  # by vectors there are none
 
 
 def test_texts_are_shortened() -> None:

@@ -53,6 +53,20 @@ class UnlikelyPair:
 
 
 @dataclass
+class UnlikelyPairs:
+    """How many training pairs were compared, how many of them look unlikely, and some of those."""
+
+    compared: int = 0
+    count: int = 0
+    examples: list[UnlikelyPair] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        """The share of unlikely pairs among those that were compared."""
+        return self.count / max(1, self.compared)
+
+
+@dataclass
 class SharedTexts:
     """How many queries of a held-out split have the text, a relevant document, or both of a training query."""
 
@@ -74,10 +88,9 @@ class DataLook:
         query_length, document_length, queries_truncated, documents_truncated: maximum lengths in tokens, and how many
             are longer, of all documents and of `all_queries`.
         popular, popular_queries: the document that is the positive of most training queries, and of how many.
-        compared, unlikely: training pairs that were compared, and those of them that look unlikely.
-        by_vectors: whether pairs were compared as vectors: unlikely ones are less similar than half of some random
-            documents. Otherwise they share no word.
-        examples: some of the unlikely ones.
+        no_shared_word: training pairs whose texts share no word but function words.
+        less_similar: training pairs less similar than half of some random documents, as vectors; without a model, none
+            are compared.
     """
 
     pairs: int
@@ -94,15 +107,13 @@ class DataLook:
     all_queries: int = 0
     popular: str = ""
     popular_queries: int = 0
-    compared: int = 0
-    unlikely: int = 0
-    by_vectors: bool = False
-    examples: list[UnlikelyPair] = field(default_factory=list)
+    no_shared_word: UnlikelyPairs = field(default_factory=UnlikelyPairs)
+    less_similar: UnlikelyPairs = field(default_factory=UnlikelyPairs)
 
     @property
     def unlikely_share(self) -> float:
-        """The share of unlikely pairs among those that were compared."""
-        return self.unlikely / max(1, self.compared)
+        """The share of unlikely pairs, by vectors if these were compared."""
+        return (self.less_similar if self.less_similar.compared else self.no_shared_word).share
 
     @property
     def truncated_share(self) -> float:
@@ -153,11 +164,14 @@ class DataLook:
                 yield f"{share} are longer than {length} tokens and will be truncated ({flag})"
         if self.popular_queries >= max(POPULAR[0], POPULAR[1] * self.queries):
             yield f"document {self.popular} is the answer to {self.popular_queries:,} of {self.queries:,} queries"
-        if self.unlikely:
-            random = "are less similar to their query than most random documents"
-            why = random if self.by_vectors else "share no word with their query"
-            yield f"unlikely positives: {self.unlikely:,} of {self.compared:,} {why}, such as"
-            for pair in self.examples:
+        for unlikely, why, shown in (
+            (self.less_similar, "are less similar to their query than most random documents", True),
+            (self.no_shared_word, "share no word with their query", not self.less_similar.count),
+        ):
+            if unlikely.count:
+                such_as = ", such as" if shown else ""
+                yield f"unlikely positives: {unlikely.count:,} of {unlikely.compared:,} {why}{such_as}"
+            for pair in unlikely.examples if shown else ():
                 yield f"  {pair.query_id} {pair.query!r} -> {pair.document_id} {pair.document!r}"
 
 
@@ -166,7 +180,7 @@ def look(data: str | Path, model: BiEncoder | None = None, seed: int = 0) -> Dat
 
     Args:
         data: the prepared folder, with triplets.
-        model: compares queries with their positives as vectors, a sample of them. Without it, words are compared.
+        model: compares queries with their positives as vectors, too: a sample of them.
         seed: draws the pairs and the random documents that are compared.
 
     Raises:
@@ -215,15 +229,19 @@ def look(data: str | Path, model: BiEncoder | None = None, seed: int = 0) -> Dat
             seen.shared[split] = known.shared([query for query, _ in judged], of_queries, of_documents)
     places, counts = np.unique(positives, return_counts=True)
     seen.popular, seen.popular_queries = training.documents.ids[int(places[counts.argmax()])], int(counts.max())
-    if model is None:
-        compared, unlikely = _without_a_word(sample, queries.texts, documents.texts)
-    else:
-        compared, unlikely = _less_similar(sample, training, model, rng)
-    seen.compared, seen.unlikely, seen.by_vectors = compared, len(unlikely), model is not None
-    for query, document in unlikely[:EXAMPLES]:
-        texts = _shortened(queries.texts[query]), _shortened(documents.texts[document])
-        ids = training.queries.ids[query], training.documents.ids[document]
-        seen.examples.append(UnlikelyPair(ids[0], texts[0], ids[1], texts[1]))
+
+    def unlikely(compared: int, rows: list[tuple[int, int]]) -> UnlikelyPairs:
+        examples = []
+        for query, document in rows[:EXAMPLES]:
+            texts = _shortened(queries.texts[query]), _shortened(documents.texts[document])
+            examples.append(
+                UnlikelyPair(training.queries.ids[query], texts[0], training.documents.ids[document], texts[1])
+            )
+        return UnlikelyPairs(compared, len(rows), examples)
+
+    seen.no_shared_word = unlikely(*_without_a_word(sample, queries.texts, documents.texts))
+    if model is not None:
+        seen.less_similar = unlikely(*_less_similar(sample, training, model, rng))
     return seen
 
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,10 +32,10 @@ LARGEST_EPOCH = 102_400  # triplets: one epoch is gone through, but at most 800 
 MOST_EPOCHS = 10
 FEWEST_STEPS = 20
 
-# A rehearsal goes through this many batches, a few parts of each, and stops early when it takes too long.
-REHEARSED_BATCHES = 3
-REHEARSED_PARTS = 4
-LONGEST_REHEARSAL = 6.0  # seconds
+# A rehearsal goes through this many batches, two parts of each, and stops early when it takes too long.
+REHEARSED_BATCHES = 5
+REHEARSED_PARTS = 2
+LONGEST_REHEARSAL = 5.0  # seconds
 
 # What encoding costs of a forward and backward pass: the backward pass costs twice as much as the forward pass.
 FORWARD = 1 / 3
@@ -138,7 +138,8 @@ def rehearse(model: BiEncoder, data: str | Path, settings: FitSettings) -> Rehea
     batches = Batches(training, RandomSampler.of(training.triplets, settings.batch_size, settings.seed))
     precision = fast_precision() if settings.precision == "auto" else settings.precision
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
-    with _untouched(model), Engine(model, settings, model.device, dtype, batches.typical_lengths()) as engine:
+    plain = replace(settings, steps=1, compile="off")  # compiling takes a minute, and few training runs are compiled
+    with _untouched(model), Engine(model, plain, model.device, dtype, batches.typical_lengths()) as engine:
         return time_batches(engine, batches, settings.accumulate)
 
 
