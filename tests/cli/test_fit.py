@@ -50,7 +50,7 @@ def test_an_option_without_effect_is_refused(
     "options",
     [
         "--target contrastive --temperature 0.1 --schedule exponential --gamma 0.9",
-        "--target contrastive --temperature learned --negatives 3",
+        "--target contrastive --temperature learned --per-triplet 3",
         "--target softmax --spread running --margin-weight 0 --no-stop-gradient",
     ],
 )

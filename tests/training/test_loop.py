@@ -301,8 +301,11 @@ def test_eight_bits_need_their_package(model: BiEncoder, monkeypatch: pytest.Mon
         ({"target": "softmax", "spread": "column"}, "unknown spread 'column'; use row, batch, running"),
         ({"target": "softmax", "margin_weight": float("inf")}, "margin_weight is inf; it must be a finite number"),
         ({"target": "contrastive", "stop_gradient": True}, "stop_gradient does nothing for the contrastive loss"),
-        ({"negatives": 0}, "negatives is 0; it must be at least 1"),
-        ({"negatives": 2, "sampler": "tas-balanced"}, "but tas-balanced draws pairs of one negative; use the sampler"),
+        ({"per_triplet": 0}, "per_triplet is 0; it must be at least 1"),
+        (
+            {"per_triplet": 2, "sampler": "tas-balanced"},
+            "but tas-balanced draws pairs of one negative; use the sampler",
+        ),
         ({"target": "1e-1", "stop_gradient": True}, "stop_gradient does nothing for targets that are constant anyway"),
         ({"target": "teacher", "in_batch": True, "error": "l1"}, "error does nothing for two teachers"),
         ({"teacher_scale": 0.5}, "teacher_scale does nothing for other targets than teacher"),

@@ -85,7 +85,7 @@ def test_a_loss_gets_them_and_an_observer_one_by_one(scored: Path, tiny_model: A
 
     batch = Batches(data, RandomSampler.of(data.triplets, 5, 0, take=2)).batch(0)
     expected = model.encode_tokens(batch.texts)  # before training changes them
-    chosen = sampled(steps=1, negatives=2, teacher_scale=1.0, target="teacher")
+    chosen = sampled(steps=1, per_triplet=2, teacher_scale=1.0, target="teacher")
     lines: list[str] = []
     train(
         model, scored, tmp_path / "run", Listens(), chosen,
@@ -117,15 +117,15 @@ def test_a_loss_gets_them_and_an_observer_one_by_one(scored: Path, tiny_model: A
 def test_every_loss_trains_with_them_and_goes_on_after_a_stop(
     options: dict[str, Any], scored: Path, tiny_model: Any, tmp_path: Path
 ) -> None:
-    def run(name: str, negatives: int = 2, **others: Any) -> Any:
-        model, chosen = BiEncoder.from_pretrained(tiny_model("bert")), sampled(negatives=negatives, **options)
+    def run(name: str, per_triplet: int = 2, **others: Any) -> Any:
+        model, chosen = BiEncoder.from_pretrained(tiny_model("bert")), sampled(per_triplet=per_triplet, **options)
         return train(model, scored, tmp_path / name, settings=chosen, say=silent, **others)
 
-    assert run("whole").triplets == run("one", negatives=1).triplets
+    assert run("whole").triplets == run("one", per_triplet=1).triplets
     with pytest.raises(KeyboardInterrupt):
         run("stopped", observe=stop_at(5))
     with pytest.raises(InputError, match="the training run was started with another negatives"):
-        run("stopped", negatives=1, resume=True)
+        run("stopped", per_triplet=1, resume=True)
     run("stopped", resume=True)
     whole, stopped, one = (weights(tmp_path / name) for name in ("whole", "stopped", "one"))
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
@@ -138,4 +138,4 @@ def test_triplets_that_have_fewer_are_one_clear_line(
 ) -> None:
     model, message = BiEncoder.from_pretrained(tiny_model("bert")), r"triplets of 2 negatives each, not 3; take fewer"
     with pytest.raises(InputError, match=message):
-        train(model, scored, tmp_path / "run", settings=sampled(negatives=3, sampler=sampler), say=silent)
+        train(model, scored, tmp_path / "run", settings=sampled(per_triplet=3, sampler=sampler), say=silent)

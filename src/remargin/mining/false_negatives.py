@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,8 @@ def suspicious(
     vectors: DocumentVectors | None = None,
     split: str = "train",
     skip_bad: bool = False,
+    queries: int | None = None,
+    seed: int = 0,
 ) -> list[Suspicious]:
     """The negatives of a table of triplets that most look like false negatives, for people to read.
 
@@ -51,6 +53,8 @@ def suspicious(
         vectors: the documents' vectors by this model, if they were made before; see `mine`.
         split: the split to load; of a collection that is loaded already, its own.
         skip_bad: set bad input aside, count it, and continue.
+        queries: look at this many queries at most, drawn with the seed, and encode only what they need.
+        seed: draws them.
 
     Raises:
         InputError: for bad input, a cross-encoder, and vectors that are not the collection's.
@@ -82,9 +86,16 @@ def suspicious(
     rejects.warn()
     if not negatives:
         raise InputError("no usable triplets in it", file=triplets, do=rejects.describe() or "mine some")
-    similar, found, queries = Similarities(collection, encoder, vectors), list[Scored](), list(negatives)
-    for start in track(range(0, len(queries), QUERIES_AT_ONCE), "comparing"):
-        some = queries[start : start + QUERIES_AT_ONCE]
+    chosen = list(negatives)
+    if queries is not None and len(chosen) > queries:
+        drawn = np.random.default_rng(seed).choice(len(chosen), queries, replace=False)
+        chosen = [chosen[i] for i in sorted(drawn.tolist())]
+    if vectors is None:
+        needed = dict.fromkeys(document for query in chosen for document in (*positives[query], *negatives[query]))
+        collection = replace(collection, documents={document: collection.documents[document] for document in needed})
+    similar, found = Similarities(collection, encoder, vectors), list[Scored]()
+    for start in track(range(0, len(chosen), QUERIES_AT_ONCE), "comparing"):
+        some = chosen[start : start + QUERIES_AT_ONCE]
         for query, vector in zip(some, similar.encode([collection.queries[query] for query in some]), strict=True):
             pool = [document for document in negatives[query] if document not in positives[query]]
             found += Compared.of(similar, vector, list(positives[query]), pool).suspicious(query)

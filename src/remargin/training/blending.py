@@ -29,7 +29,7 @@ from remargin.training.validation import Validator
 KEEP = 0.9  # the share of the best gain over the start that the chosen weight keeps at least
 POINTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 COARSE_POINTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-MANY_TEXTS = 3_000  # on a CPU, with more texts than this to encode for each point, the coarse points do
+MANY_TEXTS = 1_500  # on a CPU, with more texts than this to encode for each point, the coarse points do
 
 
 @dataclass(frozen=True)

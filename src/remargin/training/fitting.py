@@ -80,7 +80,7 @@ def fit(
         best/ last/     the best model of the validations, if there are some, and the last one
         rounds/         the training runs before the last one, if there are several
         blend.json      what was measured between start and end
-        suspicious.jsonl  negatives that may be relevant
+        suspicious.json negatives that may be relevant
         model/          the model to use
         test/           run files of the test split
         report.json     the outcome
@@ -163,7 +163,7 @@ def fit(
         BiEncoder.from_pretrained(settings.in_batch_teacher)
     dev = asked.dev_split(settings)
     first_stage = None if asked.validation_run is None else Run.load(asked.validation_run)
-    away = Away.choose(asked.data, also, settings.seed, settings.validation_measure, skip_bad)
+    away = Away.choose(asked.data, also, by=settings.validation_measure, skip_bad=skip_bad)
     if away is not None and away.collection.rejects.count:
         say(f"{also}: skipped bad input, {away.collection.rejects.describe()}")
     with folder.opened():
@@ -276,7 +276,7 @@ def _mine(
     )
     most = max((sum(grade > 0 for grade in judged.values()) for judged in train.qrels.values()), default=0)
     room = len(train.documents) - most - 1  # a query may be a document itself
-    how = replace(how, seed=settings.seed, per_triplet=max(settings.negatives, min(how.per_triplet, room), 1))
+    how = replace(how, seed=settings.seed, per_triplet=max(settings.per_triplet, min(how.per_triplet, room), 1))
     mined = mine(train, out, model=miner, **asdict(how))
     if miner is None:
         require_ranked(mined)

@@ -101,7 +101,7 @@ def inspect(
     batch: int = 0,
     batch_size: int = 64,
     seed: int = 0,
-    negatives: int = 1,
+    per_triplet: int = 1,
 ) -> Instance:
     """Explain one query of a training batch with the distributed target; what `remargin inspect` does.
 
@@ -116,7 +116,7 @@ def inspect(
             in random order.
         batch_size: triplets in the batch.
         seed: the random seed of the training run.
-        negatives: negatives of each triplet in the batch.
+        per_triplet: negatives of each triplet in the batch.
 
     Raises:
         InputError: if the data are of another model, triplets have fewer negatives, or the query is not in the batch.
@@ -132,7 +132,7 @@ def inspect(
     model = load_encoder(model)
     training = TrainingData(data)
     training.require(model)
-    batches = Batches(training, RandomSampler.of(training.triplets, batch_size, seed, negatives))
+    batches = Batches(training, RandomSampler.of(training.triplets, batch_size, seed, per_triplet))
     rows = batches.batch(batch)
     queries, documents = training.queries.ids, training.documents.ids
     place = _place([queries[row] for row in rows.queries.tolist()], query, batch)

@@ -39,7 +39,7 @@ from remargin.training.validation import Validator
 
 # Settings that must stay the same when a training run is resumed. So must its loss.
 FIXED = (
-    "batch_size", "accumulate", "negatives", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "warm_up",
+    "batch_size", "accumulate", "per_triplet", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "warm_up",
     "schedule", "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout",
 )  # fmt: skip
 # Mean cosine among a batch's positives: above the first, an encoder has collapsed in training; above the second, its
@@ -264,7 +264,7 @@ def _describe(device: torch.device, batches: Batches, settings: FitSettings) -> 
     sampler = batches.sampler
     epochs = settings.steps * settings.accumulate / sampler.steps_per_epoch
     triplets = round(sampler.epoch_triplets / sampler.steps_per_epoch * settings.accumulate, 1)
-    several = f" with {settings.negatives} negatives each" if settings.negatives > 1 else ""
+    several = f" with {settings.per_triplet} negatives each" if settings.per_triplet > 1 else ""
     of_what = f"{triplets:g} triplets{several} ({epochs:.2f} epochs of {sampler.epoch})"
     return f"{settings.steps:,} steps of {of_what} on {device}"
 

@@ -10,10 +10,13 @@ from typing import Any
 
 from remargin.data.collection import Collection
 from remargin.evaluation.runs import Run
+from remargin.mining.false_negatives import suspicious
 from remargin.model.blend import blended, similarity_trained
 from remargin.model.encoder import BiEncoder
 from remargin.reports.blend_file import BlendPath, path_words, save_path
 from remargin.reports.run_files import write_report
+from remargin.reports.suspicious import FILE as SUSPICIOUS_FILE
+from remargin.reports.suspicious import write_suspicious
 from remargin.retrieval.hybrid import Fusion, choose_fusion, save_fusion
 from remargin.training.advice import advice
 from remargin.training.away import Away, AwayMeasured, AwayOutcome
@@ -25,6 +28,7 @@ from remargin.training.request import Request
 from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
+SUSPICIOUS_AMONG = 200  # queries, whose texts are encoded once more
 MODEL, TEST = "model", "test"  # the folders of the model to use, and of the run files
 
 
@@ -111,7 +115,8 @@ class Measuring:
         if self._dev_split == TEST or not self._asked.has_split(TEST):
             return self.dev
         collection = Collection.load(self._asked.data, TEST, self._asked.skip_bad)
-        settings = replace(self._settings, validation_depth=None, validation_queries=len(collection.queries))
+        everything: Any = {"validation_depth": None, "validation_documents": None}
+        settings = replace(self._settings, validation_queries=len(collection.queries), **everything)
         return Validator.of(collection, self._start, settings, also=["R@100", "RR"])
 
     def while_training(self, watched: bool) -> Validator | None:
@@ -150,6 +155,7 @@ class Measuring:
         model.save(out / MODEL, overwrite=True)
         if fusion is not None:
             save_fusion(out / MODEL, fusion)
+        self._list_suspicious(model)
         outcome = None if self.test is None else self._outcome(self.test, model, fusion)
         if path is not None and elsewhere.measured:
             at = path.points.index(weight)
@@ -160,6 +166,17 @@ class Measuring:
         if path is not None:
             fitted |= {"before": path.at(0), "best": path.at(weight)}
         return Fit(**fitted, weight=weight, path=path, fusion=fusion, outcome=outcome, away=away_outcome)
+
+    def _list_suspicious(self, model: BiEncoder) -> None:
+        """Write the mined negatives that the model scores like their positive, of some queries, for people to read."""
+        triplets = self._asked.out / "triplets.tsv"
+        if not triplets.exists() or self._asked.of_the_paper:
+            return
+        options: Any = {"split": "train", "skip_bad": self._asked.skip_bad, "seed": self._settings.seed}
+        write_suspicious(
+            self._asked.out / SUSPICIOUS_FILE,
+            suspicious(self._asked.data, triplets, model, queries=SUSPICIOUS_AMONG, **options),
+        )
 
     def report(self, fitted: Fit, seen: DataLook) -> None:
         """Write run files and report.json."""

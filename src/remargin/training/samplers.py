@@ -264,9 +264,9 @@ def make_sampler(
             the topics of other queries.
     """
     queries, triplets = data.queries, data.triplets
-    require_negatives(triplets, settings.negatives)
+    require_negatives(triplets, settings.per_triplet)
     if settings.sampler == "random":
-        return RandomSampler.of(triplets, settings.batch_size, settings.seed, settings.negatives)
+        return RandomSampler.of(triplets, settings.batch_size, settings.seed, settings.per_triplet)
     if settings.sampler == "tas-balanced" and not triplets.header["scores"]:
         do = "let a teacher score them (`remargin teach`), or use the sampler tas"
         raise InputError('sampler "tas-balanced" needs triplets with scores', file=triplets.folder, do=do)
@@ -278,7 +278,7 @@ def make_sampler(
         say(f"{clusters:,} topics of {size:.1f} queries on average: batches of {settings.batch_size} are never full")
     find = partial(query_topics, model, queries, rows, clusters, settings.seed)
     topics = run_topics(out / "topics.npy", len(queries), rows, find, resume, say)
-    draw = partial(uniform_pairs, index, triplets.negatives, take=settings.negatives)
+    draw = partial(uniform_pairs, index, triplets.negatives, take=settings.per_triplet)
     if settings.sampler == "tas-balanced":
         draw = partial(balanced_pairs, index, triplets, drop_bins=settings.drop_bins)
     return TopicSampler(index, topics, settings.batch_size, settings.seed, draw)

@@ -140,7 +140,11 @@ class Validator:
         if depth is not None:
             self._ranking = _Reranking(collection, depth, first_stage, _top(measures))
         else:
-            most = most_documents or (GPU_DOCUMENTS if torch.cuda.is_available() else CPU_DOCUMENTS)
+            most = (
+                most_documents
+                or settings.validation_documents
+                or (GPU_DOCUMENTS if torch.cuda.is_available() else CPU_DOCUMENTS)
+            )
             self._ranking = _FullRanking(collection, pool(collection, most, settings.seed), _top(measures, RANKED))
         self._texts = tokens(self.queries, self._ranking.documents)
         self._parts: tuple[list[Packed], Tensor] | None = None
