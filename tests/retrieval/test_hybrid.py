@@ -245,7 +245,10 @@ def test_damage_to_either_part_is_named(model: BiEncoder, tmp_path: Path) -> Non
 
 def test_an_index_of_another_time_is_not_hybrid_and_is_as_before(model: BiEncoder, tmp_path: Path) -> None:
     folder = build(model, DOCUMENTS, tmp_path / "index", hybrid=None, texts=())
-    assert read_index_header(folder)["format"] == "remargin-index-2"
+    header = read_index_header(folder)
+    assert header["format"] == "remargin-index-2"
+    fields = "documents format ids_folder ids_size made rows settings state sums version"  # as it was before BM25 came
+    assert sorted(header) == fields.split()
     assert not {"terms.bin", "bm25.1"} & {path.name for path in folder.iterdir()}
     dense = load_index(folder, model)
     assert not isinstance(dense, HybridIndex)
