@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from remargin import Run
+from remargin import BiEncoder, Run
+from remargin.retrieval.hybrid import Fusion, save_fusion
 
 
 @pytest.fixture
@@ -242,3 +243,66 @@ def test_a_question_and_what_answers_it(
     assert remargin("ask", "zzz", "--index", tmp_path / "bm25").stdout == "nothing found\n"
     assert remargin("ask", " ", "--index", tmp_path / "bm25").returncode == 2
     assert "the question is not UTF-8" in remargin("ask", "caf\udce9", "--index", tmp_path / "bm25").stderr
+
+
+@pytest.fixture
+def fused_model(tiny_model: Any, tmp_path: Path) -> Path:
+    """A model whose dev split says that it is better with BM25."""
+    folder = tmp_path / "model"
+    BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean").save(folder)
+    save_fusion(folder, Fusion(0.4, "nDCG@10", 0.61, 0.57, 0.65))
+    return folder
+
+
+def test_bm25_and_the_encoder_are_fused_as_dev_says(
+    remargin: Callable[..., Any], data: Path, fused_model: Path, tmp_path: Path
+) -> None:
+    index, line = tmp_path / "index", "BM25 and the encoder fused, weight 0.4 from dev\n"
+    built = remargin("index", "--data", data, "--model", fused_model, "--out", index)
+    assert (built.returncode, built.stderr) == (0, "")
+    assert line in built.stdout
+    search = ("search", "--data", data, "--index", index, "--out")
+    told = remargin(*search, tmp_path / "fused.trec")
+    assert told.stdout == f"{line}wrote {tmp_path / 'fused.trec'}: 2 queries\n"
+    told = remargin(*search, tmp_path / "dense.trec", "--hybrid", "off")
+    assert told.stdout == f"wrote {tmp_path / 'dense.trec'}: 2 queries\n"
+    assert remargin("search", "--data", data, "--index", "bm25", "--out", tmp_path / "bm25.trec").returncode == 0
+    runs = ("--runs", tmp_path / "bm25.trec", tmp_path / "dense.trec")
+    assert remargin("fuse", *runs, "--weight", 0.4, "--out", tmp_path / "same.trec").returncode == 0
+    ours, theirs = (Run.load(tmp_path / f"{name}.trec").rankings for name in ("fused", "same"))
+    for query, ranking in ours.items():
+        assert ranking == pytest.approx(theirs[query], abs=1e-4)
+    told = remargin("ask", "dogs number 2", "--index", index, "--k", 2)
+    assert told.stderr == ""
+    first, answer, *_ = told.stdout.splitlines(keepends=True)
+    assert first == line
+    assert answer.startswith("1. d2  ")
+    told = remargin("ask", "dogs number 2", "--index", index, "--k", 2, "--hybrid", "0.3")
+    assert told.stdout.startswith("BM25 and the encoder fused, weight 0.3\n1. d2  ")
+    assert remargin("ask", "dogs number 2", "--index", index, "--hybrid", "off").stdout.startswith("1. ")
+    write(data, [{"_id": f"d{i}", "text": f"number {i} of cats"} for i in range(1, 31)])
+    told = remargin("update", "--index", index, "--data", data)
+    assert told.stdout == f"{index}: 1 added, 14 replaced, 1 deleted\n"
+    anew = remargin("index", "--data", data, "--model", fused_model, "--out", tmp_path / "anew")
+    assert line in anew.stdout
+    asked = [remargin("ask", "cats number 30", "--index", folder).stdout for folder in (index, tmp_path / "anew")]
+    assert asked[0] == asked[1]
+
+
+def test_what_hybrid_cannot_be_is_one_line(
+    remargin: Callable[..., Any], data: Path, fused_model: Path, tmp_path: Path
+) -> None:
+    given = ("index", "--data", data, "--model", fused_model, "--out", tmp_path / "index")
+    refused = remargin(*given, "--hybrid", "maybe")
+    assert refused.stderr == (
+        "error: --hybrid maybe; use auto, on, off, or the encoder's weight: 0 (only BM25) to 1 (only the encoder)\n"
+    )
+    assert remargin(*given).returncode == 0
+    vectors = tmp_path / "vectors"
+    assert remargin("encode", "--data", data, "--model", fused_model, "--out", vectors).returncode == 0
+    refused = remargin("update", "--index", tmp_path / "index", "--vectors", vectors, "--replace")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"error: {tmp_path / 'index'}: has BM25, too, which takes the texts")
+    (fused_model / "fusion.json").write_text("{}")
+    refused = remargin(*given, "--overwrite")
+    assert refused.stderr.startswith(f"error: {fused_model / 'fusion.json'}: not a header that remargin wrote; delete")

@@ -1,7 +1,8 @@
 """What a back end, an index and a storage are, and which back ends there are. Read this first.
 
 - A *back end* finds the nearest vectors: `Exact`, `Faiss`, `Milvus`.
-- An *index* ranks documents for queries: by words (`BM25`), or by a model's vectors and a back end (`DenseIndex`).
+- An *index* ranks documents for queries: by words (`BM25`), by a model's vectors and a back end (`DenseIndex`), or by
+  both (`HybridIndex`).
 - A *storage* keeps the files of a back end in an index folder, beside the vectors themselves (`IndexFolder`).
 
 To add a back end, write one file with a class that searches and a `Storage`, and add a line to `BACKENDS`.

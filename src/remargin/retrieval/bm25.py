@@ -121,21 +121,21 @@ class BM25:
             write_header(out / HEADER, {**header, "sums": sums})
 
     @classmethod
-    def load(cls, folder: str | Path) -> BM25:
-        """An index that `save` wrote, memory-mapped.
+    def load(cls, folder: str | Path, remedy: str = REMEDY) -> BM25:
+        """An index that `save` wrote, memory-mapped; the remedy is what to do about one that is damaged.
 
         Raises:
             InputError: if the folder holds none, or it is damaged.
         """
         folder = Path(folder)
-        header = read_header(folder / HEADER, BM25Header, FORMAT, REMEDY)
+        header = read_header(folder / HEADER, BM25Header, FORMAT, remedy)
         self = cls.__new__(cls)
         self.data = header["data"]
         self._parameters = {"k1": header["k1"], "b": header["b"], "language": header["language"]}
         for name, sums in header["sums"].items():
-            Sums(*sums).verify(folder / name, REMEDY)
+            Sums(*sums).verify(folder / name, remedy)
         self._ids = Ids(folder / "ids", **header["ids"])
-        self._index = _loaded(folder / "bm25s", len(self._ids))
+        self._index = _loaded(folder / "bm25s", len(self._ids), remedy)
         return self
 
 
@@ -184,19 +184,19 @@ class BM25sParameters(TypedDict):
     backend: Literal["numpy"]
 
 
-def _loaded(folder: Path, documents: int) -> Any:
+def _loaded(folder: Path, documents: int, remedy: str) -> Any:
     """The index as bm25s loads it; what it would believe and then stumble over is checked before."""
-    parameters = read_json(folder / "params.index.json", REMEDY)
-    require_shape(parameters, BM25sParameters, FORMAT, folder / "params.index.json", REMEDY)
+    parameters = read_json(folder / "params.index.json", remedy)
+    require_shape(parameters, BM25sParameters, FORMAT, folder / "params.index.json", remedy)
     try:
         index = _bm25s().BM25.load(folder, mmap=True, load_corpus=False)
         numbers = [number for word, number in index.vocab_dict.items() if word]  # the empty word has no column
         columns = range(len(index.scores["indptr"]) - 1)
         whole = parameters["num_docs"] == documents and all(type(n) is int and n in columns for n in numbers)
     except Exception as error:  # bm25s raises whatever its parts raise
-        raise InputError(f"bm25s cannot load it ({first_line(error)})", file=folder, do=REMEDY) from None
+        raise InputError(f"bm25s cannot load it ({first_line(error)})", file=folder, do=remedy) from None
     if not whole:
-        raise InputError("its parts do not belong together", file=folder, do=REMEDY)
+        raise InputError("its parts do not belong together", file=folder, do=remedy)
     return index
 
 

@@ -64,10 +64,25 @@ class Fusion:
     split: str = "dev"
     normalisation: Literal["min-max"] = "min-max"
 
+    def fuse(self, bm25: Run, dense: Run, k: int = 1000) -> Run:
+        """Fuse other rankings by BM25 and the same encoder, such as those of a test split, as a search would.
+
+        >>> words, dense = Run.of({"q": {"a": 9.0, "b": 2.0, "c": 1.0}}), Run.of({"q": {"b": 0.8, "a": 0.4}})
+        >>> Fusion(0.25, "RR", 0.5, 0.5, 0.6, depth=2).fuse(words, dense).rankings
+        {'q': {'a': 0.75, 'b': 0.25}}
+        """
+        return _fused(bm25, dense, self.weight, self.depth, k)
+
     @property
     def pays(self) -> bool:
         """Whether the fusion is better on dev than the encoder alone, by more than `WORTHWHILE`."""
         return self.fused - self.dense > WORTHWHILE
+
+
+def _fused(bm25: Run, dense: Run, weight: float, depth: int, k: int) -> Run:
+    """The k best documents by the weighted sum over the first `depth` of each ranking."""
+    first, second = (Run.of(run.rankings, depth) for run in (bm25, dense))
+    return weighted(first, second, weight, k)
 
 
 def choose_fusion(
@@ -269,8 +284,7 @@ class HybridIndex:
         words = Run({query: {} for query in queries})
         if self.bm25 is not None:
             words = self.bm25.search(queries, depth + bool(itself))
-        first, second = (Run.of(run.without(itself).rankings, depth) for run in (words, dense))
-        return weighted(first, second, self.settings.weight, k)
+        return _fused(words.without(itself), dense.without(itself), self.settings.weight, depth, k)
 
     def lacking(self, documents: Sequence[str]) -> int:
         """How many of these documents are not in the index."""

@@ -24,7 +24,7 @@ from remargin.data.ids import Ids, IdsSize, IdWriter
 from remargin.data.tables import batches
 from remargin.errors import InputError
 from remargin.files.arrays import append_array, map_array
-from remargin.files.atomic import flush_to_disk
+from remargin.files.atomic import flush_to_disk, remove_folder
 from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, read_json, require_shape, write_header
 from remargin.files.shapes import BlockSums, Count, FieldsOf, FileName
@@ -141,7 +141,7 @@ class IndexFolder:
     def verify(self) -> None:
         """Check that every file is as it was written: one wrong bit can make a vector the nearest of all."""
         for name, sums in self.sums.items():
-            sums.verify(self.folder / name, "make the index again")
+            sums.verify(self.folder / name, terms.REMEDY)
 
     @cached_property
     def ids(self) -> Ids:
@@ -170,7 +170,7 @@ class IndexFolder:
     def bm25(self) -> BM25 | None:
         """The BM25 index of a hybrid index; None if no document has a term, or the index is not hybrid."""
         name = None if self.terms is None else self.terms["bm25"]
-        return None if name is None else BM25.load(self.folder / name)
+        return None if name is None else BM25.load(self.folder / name, terms.REMEDY)
 
     def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """The row of each document, -1 if it is not there or was deleted."""
@@ -239,7 +239,7 @@ class IndexFolder:
         versioned = VERSIONED + storage_class(self.settings.backend).files
         for path in self.folder.iterdir():
             if path.name.startswith(versioned) and path.name not in self._needed():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                remove_folder(path) if path.is_dir() else path.unlink()
 
     def _needed(self) -> set[Any]:
         """The names of files and folders that count, beside those that only grow."""

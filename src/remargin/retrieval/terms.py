@@ -111,6 +111,14 @@ def build_words(
         settings: of BM25.
         data: the name of the collection.
         version: of the index.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> state = append_terms(folder, None, 0, ["margins adapt", "queries", "adapting to it"], "english", 1)
+        >>> state = build_words(folder, state, ["a", "b", "c"], np.array([True, False, False]), HybridSettings(0.5), "", 1)
+        >>> BM25.load(folder / state["bm25"]).search({"q": "adapt"}).rankings["q"].keys()
+        dict_keys(['c'])
     """
     ends = map_array(folder / ENDS, np.uint64, (len(deleted),), at_least=True).astype(np.int64)
     numbers = map_array(folder / TERMS, np.uint32, (int(ends[-1]) if len(ends) else 0,), at_least=True)

@@ -182,8 +182,11 @@ def synchronise(
         place = folder.parent / f".{folder.name}.new"
         shutil.rmtree(place, ignore_errors=True)  # of an update that was stopped
         if changed:
-            index.append(encode_texts(model, changed, place, made), [text.text for text in changed])
-            remove_folder(place)
+            vectors = encode_texts(model, changed, place, made)
+            try:
+                index.append(vectors, [text.text for text in changed])
+            finally:
+                remove_folder(place)
         remove_left(place.parent, place.name)
         for unfinished in place.parent.glob(f".{glob.escape(place.name)}.*"):
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -199,9 +202,14 @@ def _changing(folder: Path) -> Iterator[IndexFolder]:
         index.verify()
         remove_left(folder)
         index.remove_unneeded()
-        yield index
-        if index.changed:
-            index.commit()
+        try:
+            yield index
+            if index.changed:
+                index.commit()
+        except BaseException:
+            with contextlib.suppress(InputError, OSError):  # on a full disk, what does not count takes room
+                _existing(folder).remove_unneeded()
+            raise
 
 
 def _existing(folder: Path) -> IndexFolder:

@@ -104,6 +104,9 @@ class Case:
             elif f"give --vectors {work / VECTORS} to continue with these vectors" in outcome.stderr:
                 given = [word for word in command if word not in ("--data", "data", "--model", "model")]
                 command, used_vectors = [*given, "--vectors", VECTORS], True
+            elif f"give --vectors {work / VECTORS} --data data to continue with these vectors" in outcome.stderr:
+                given = [word for word in command if word not in ("--model", "model")]
+                command, used_vectors = [*given, "--vectors", VECTORS], True
             elif "choose another place (--out), or delete it" in outcome.stderr:
                 shutil.rmtree(work / OUT / "demo")
             else:
