@@ -98,7 +98,7 @@ def reproduce(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Preset of the training settings, as in `remargin fit`: paper, released or default.",
+            help="Preset of the training settings: paper, released, or default, which is pinned for studies.",
             rich_help_panel=TRAIN,
             show_default="paper; default with --budget",
         ),

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from remargin.errors import InputError
-from remargin.training.settings import PRESETS, FitSettings
+from remargin.study.pinned import pinned
+from remargin.training.settings import PRESETS
 
 # A scaled-down run is validated so often, and grids lose points below so many triplets.
 VALIDATIONS = 10
@@ -25,7 +26,7 @@ class Plan:
     """The paper's settings: an epoch of MS MARCO, validated every 500 steps of 128, sweeps on 2.56M triplets.
 
     Learning rates are a grid from which dev chooses, the same for every row; without any, it is the preset's alone.
-    `preset` has the rest of `fit`'s settings.
+    `preset` has the rest of the settings, see `pinned`.
     """
 
     triplets: int = 39_780_811
@@ -48,9 +49,7 @@ class Plan:
         if self.preset not in PRESETS:
             raise InputError(f"unknown preset {self.preset!r}", do=f"use {', '.join(PRESETS)}")
         if not self.rates:
-            object.__setattr__(
-                self, "rates", (FitSettings.preset(self.preset, batch_size=self.batch_size).learning_rate,)
-            )
+            object.__setattr__(self, "rates", (pinned(self.preset, batch_size=self.batch_size).learning_rate,))
         for name in ("margins", "temperatures", "teacher_scales", "rates", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name} is empty", do="give one value or more")

@@ -67,8 +67,12 @@ class RunSpec:
 
     def settings(self) -> dict[str, Any]:
         """Its part of `FitSettings`."""
+        stopped = {"stop_gradient": True} if self.stop_gradient else {}  # else as the target has it
+        loss = LossSettings(
+            target=self.target, in_batch=self.in_batch, error="l2", temperature=self.temperature, **stopped
+        )
         return {
-            **asdict(LossSettings(self.target, self.in_batch, "l2", self.stop_gradient, self.temperature)),
+            **asdict(loss),
             "batch_size": self.batch_size,
             "learning_rate": self.rate,
             "seed": self.seed,

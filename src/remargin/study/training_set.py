@@ -15,10 +15,10 @@ from remargin.mining.negatives import mine
 from remargin.model.encoder import BiEncoder
 from remargin.retrieval.searching import search
 from remargin.study.columns import file_name
+from remargin.study.pinned import MINING, pinned
 from remargin.study.plan import Plan
 from remargin.study.results import HITS
 from remargin.study.teacher import Teacher
-from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
 VALIDATION_DEPTH = 1000  # BM25's documents that are re-ranked for a dev query, as in the paper
@@ -76,15 +76,13 @@ class TrainingSet:
             pairs = sum(sum(grade > 0 for grade in judged.values()) for judged in train.qrels.values())
             each = -(-self.plan.triplets // max(1, pairs))
             self.say(f"mining {each * pairs:,} triplets")
-            mine(train, path, triplets=each, depth=self.plan.negatives_depth)
+            mine(train, path, triplets=each, depth=self.plan.negatives_depth, **MINING)
         return path
 
     def validator(self, model: str) -> Validator:
         """The same dev queries for every run, whatever its seed."""
         if model not in self._validators:
-            settings = FitSettings.preset(
-                validation_depth=VALIDATION_DEPTH, validation_queries=self.plan.validation_queries
-            )
+            settings = pinned(validation_depth=VALIDATION_DEPTH, validation_queries=self.plan.validation_queries)
             self._validators[model] = Validator(self.prepared(model), "dev", settings, self.first_stage, also=[HITS])
         return self._validators[model]
 
