@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from remargin.retrieval.updating import update
     from remargin.study.sweeping import sweep
     from remargin.teacher.teaching import teach
+    from remargin.training.blending import blend
     from remargin.training.fitting import fit
     from remargin.training.inspection import inspect
     from remargin.training.loop import train
@@ -57,6 +58,7 @@ _HOMES = {
     "Validator": "remargin.training.validation",
     "ask": "remargin.retrieval.searching",
     "benchmark": "remargin.paper.benchmarking",
+    "blend": "remargin.training.blending",
     "compare": "remargin.reports.comparing",
     "demo": "remargin.demos.fine_tuning",
     "encode": "remargin.retrieval.encoding",
@@ -91,6 +93,7 @@ __all__ = [
     "Validator",
     "ask",
     "benchmark",
+    "blend",
     "compare",
     "demo",
     "encode",

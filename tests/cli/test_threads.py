@@ -47,7 +47,7 @@ def test_threads_are_set_where_they_are_read(remargin: Any, tmp_path: Path) -> N
 def test_every_verb_that_computes_has_the_option() -> None:
     verbs = get_command(app).commands  # type: ignore[attr-defined]
     having = {name for name, verb in verbs.items() if any("--threads" in p.opts for p in verb.params)}
-    computing = "demo prepare mine teach fit encode index update search rerank sweep"
+    computing = "demo prepare mine teach fit encode index update search rerank sweep blend"
     assert having >= {*computing.split()}
 
 

@@ -1,4 +1,4 @@
-"""What the verbs of retrieval do are functions of remargin, with the same names and the same words."""
+"""What the verbs of retrieval and blending do are functions of remargin, with the same names and the same words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import remargin
 from remargin.cli import app
 
 COMMAND_LINE_ONLY = {"config", "threads"}
-VERBS = ("encode", "index", "update", "search", "ask", "rerank", "fuse")
+VERBS = ("blend", "encode", "index", "update", "search", "ask", "rerank", "fuse")
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from remargin.errors import InputError
+from remargin.files.headers import write_header
+from remargin.reports.blend_file import AwayValues, BlendPath, save_path
 from remargin.reports.figures import LineFigure
 from remargin.reports.sections import Section
 from remargin.reports.training_run import SPEEDS, run_section
@@ -15,6 +19,16 @@ from remargin.reports.training_run import SPEEDS, run_section
 from .conftest import REPORT, write_metrics
 
 MakeRun = Callable[..., Path]
+PATH = BlendPath(
+    measure="nDCG@10",
+    points=[0.0, 0.5, 1.0],
+    values={"nDCG@10": [0.5, 0.72, 0.7], "RR": [0.4, 0.6, 0.65]},
+    weight=0.5,
+    split="dev",
+    queries=1234,
+    ranked="over a pool of 6,000 of 56,094 documents",
+    away=AwayValues("scifact", "nDCG@10", [0.6, 0.61, 0.5]),
+)
 
 
 def lines(section: Section) -> dict[str, LineFigure]:
@@ -47,6 +61,61 @@ def test_a_finished_run(make_run: MakeRun) -> None:
     assert [cell.text for cell in speed.blocks[0].rows[0]] == ["triplets/s", "15.0", "10.0", "20.0"]
     assert section.settings["loss"] == {"target": "0.3", "in_batch": True}
     assert section.settings["versions"] == {"torch": "2.13"}
+
+
+def test_a_run_that_was_blended(make_run: MakeRun) -> None:
+    folder = make_run("faq", REPORT)
+    save_path(folder, PATH)
+    section = run_section(folder)
+    assert section.summary[2] == (
+        "Blended: 0.5 x trained + 0.5 x starting weights, chosen on 1,234 dev queries, over a pool of 6,000 of 56,094 "
+        "documents: nDCG@10 0.500 at the start, 0.720 blended, 0.700 trained. The same on scifact, which chose "
+        "nothing: nDCG@10 0.600, 0.610, 0.500."
+    )
+    found = lines(section)
+    assert list(found) == ["loss", "validation-nDCG@10", "blend", "targets"]
+    [panel] = found["blend"].panels
+    home, away, chosen = panel.series
+    assert (home.name, home.x, home.y) == ("home (dev)", [0.0, 0.5, 1.0], [0.5, 0.72, 0.7])
+    assert (away.name, away.y) == ("away (scifact)", [0.6, 0.61, 0.5])
+    assert (chosen.name, chosen.x, chosen.y) == ("chosen: 0.5", [0.5, 0.5], [0.72, 0.61])
+    assert "chosen: 0.5" in found["blend"].svg()
+    table = section.tables[1]
+    assert table.header == ["weight", "nDCG@10", "RR", "scifact, nDCG@10"]
+    assert [[cell.bold for cell in row[1:]] for row in table.blocks[0].rows] == [[False] * 3, [True] * 3, [False] * 3]
+    save_path(folder, replace(PATH, away=replace(PATH.away, measure="R@5") if PATH.away else None))
+    assert lines(run_section(folder))["blend"].panels[0].series[1].name == "away (R@5, scifact)"
+    save_path(folder, replace(PATH, away=None))
+    home, chosen = lines(run_section(folder))["blend"].panels[0].series
+    assert (chosen.x, chosen.y) == ([0.5], [0.72])
+
+
+def broken(**changes: Any) -> dict[str, Any]:
+    return {"format": "remargin-blend-1", **asdict(PATH), **changes}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (broken(points=[0.0, 0.5]), "not a value of nDCG@10 and the other measures for each of the points"),
+        (broken(points=[0.0, 1.0, 0.5]), "do not ascend from 0"),
+        (broken(points=[0.1, 0.5, 1.0]), "do not ascend from 0"),
+        (broken(points=[]), "do not ascend from 0"),
+        (broken(points=[0.0, 0.5, 1.5]), r"points\[2\] is 1.5, not between 0 and 1"),
+        (broken(values={"RR": [0.4, 0.6, 0.65]}), "not a value of nDCG@10"),
+        (broken(values={"nDCG@10": [0.4, 0.6, float("inf")]}), "not a finite number"),
+        (broken(weight=0.3), "weight 0.3 is none of the points"),
+        (broken(away={"data": "x", "measure": "RR", "values": [1.0]}), "not a value of"),
+        (broken(away={"data": "x"}), "away"),
+        (broken(format="remargin-blend-9"), "format 'remargin-blend-9', expected 'remargin-blend-1'"),
+    ],
+)
+def test_a_path_that_makes_no_sense_is_refused(make_run: MakeRun, content: dict[str, Any], words: str) -> None:
+    folder = make_run("faq", REPORT)
+    write_header(folder / "blend.json", content)
+    with pytest.raises(InputError, match=words) as caught:
+        run_section(folder)
+    assert "blend.json" in str(caught.value)
 
 
 def test_a_run_that_is_not_done(make_run: MakeRun) -> None:
@@ -117,10 +186,11 @@ def flipped(content: bytes, place: int) -> bytes:
     return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
 
 
-@pytest.mark.parametrize("file", ["config.yaml", "report.json", "metrics.csv"])
+@pytest.mark.parametrize("file", ["config.yaml", "report.json", "metrics.csv", "blend.json"])
 def test_every_bit_counts(make_run: MakeRun, file: str) -> None:
     """Damage that leaves a file readable would pass into a report unseen: a digit of a loss or of a setting."""
     path = make_run("faq", REPORT) / file
+    save_path(path.parent, PATH)
     whole = path.read_bytes()
     run_section(path.parent)
     refused: list[str] = []

@@ -16,6 +16,7 @@ from remargin import __version__
 from remargin.cli import (
     ask,
     benchmark,
+    blend,
     compare,
     demo,
     encode,
@@ -53,6 +54,7 @@ app.command("prepare")(prepare.prepare)
 app.command("mine")(mine.mine)
 app.command("teach")(teach.teach)
 app.command("fit")(fit.fit)
+app.command("blend")(blend.blend)
 app.command("encode")(encode.encode)
 app.command("index")(index.index)
 app.command("update")(update.update)

@@ -10,6 +10,7 @@ from typing import Any
 from remargin.errors import InputError
 from remargin.files.ledger import LedgerContent
 from remargin.files.shapes import Size, mismatch
+from remargin.reports.blend_file import BlendPath, path_figure, path_table, path_words, read_path
 from remargin.reports.figures import Figure, LineFigure, Panel, Series
 from remargin.reports.run_files import (
     CONFIG,
@@ -47,7 +48,7 @@ def is_run(folder: Path) -> bool:
 
 
 def run_section(folder: str | Path) -> Section:
-    """What a training run did: losses, validations, targets, speed and settings. The run may still be going on.
+    """What a training run did: losses, validations, blending, targets, speed and settings. It may still be going on.
 
     Raises:
         InputError: if files of the run are missing or damaged.
@@ -71,13 +72,17 @@ def run_section(folder: str | Path) -> Section:
     metrics = _columns(folder / METRICS, read_metrics(folder, report))
     measure = str(config["settings"].get("validation_measure", "validation"))
     validations = _validations(report, metrics, measure)
-    summary = [*_what(config, metrics, report), *_gain(validations, measure, report), *_pace(metrics, report)]
-    tables = [*_validation_tables(validations), *_speed_tables(metrics)]
+    path = read_path(folder)
+    blending = [] if path is None else [path_words(path)]
+    gain = _gain(validations, measure, report)
+    summary = [*_what(config, metrics, report), *gain, *blending, *_pace(metrics, report)]
+    tables = [*_validation_tables(validations), *_blend_tables(path), *_speed_tables(metrics)]
     notes = [] if report else [f"There is no {REPORT}: the run is not done, or it was stopped."]
     name = folder.absolute().name
     settings = {key: value for key, value in config.items() if key not in ABOUT} | config["settings"]
     settings |= {key: config[key] for key in ABOUT[1:] if key in config}
-    return Section(name, f"Training run {name}", summary, tables, _figures(metrics, validations), settings, notes)
+    figures = _figures(metrics, validations, path)
+    return Section(name, f"Training run {name}", summary, tables, figures, settings, notes)
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -193,6 +198,15 @@ def _validation_tables(validations: Validations) -> list[Table]:
     return [Table("Validations", ["step", *validations], [Block("", rows)], notes)]
 
 
+def _blend_tables(path: BlendPath | None) -> list[Table]:
+    if path is None:
+        return []
+    table = path_table(path)
+    table.title = "Between start and trained model"
+    table.notes = ["Bold: the chosen weight of the trained model."]
+    return [table]
+
+
 def _speed_tables(metrics: Metrics) -> list[Table]:
     rows = []
     for name, (label, digits) in SPEEDS.items():
@@ -204,8 +218,8 @@ def _speed_tables(metrics: Metrics) -> list[Table]:
     return [Table("Speed", ["speed", "median", "lowest", "highest"], [Block("", rows)], [note])] if rows else []
 
 
-def _figures(metrics: Metrics, validations: Validations) -> list[Figure]:
-    """Figures of losses, validations, targets and margins: those for which there are values."""
+def _figures(metrics: Metrics, validations: Validations, path: BlendPath | None) -> list[Figure]:
+    """Figures of losses, validations, blending, targets and margins: those for which there are values."""
     figures: list[Figure] = []
     parts = {"loss": "loss", "explicit_mean": "explicit mean", "spread": "spread"}
     losses = [Series(label, *_column(metrics, name)) for name, label in parts.items()]
@@ -219,6 +233,7 @@ def _figures(metrics: Metrics, validations: Validations) -> list[Figure]:
         panel = Panel("", "step", measure, [series], mark_maxima=True)
         name, title = f"validation-{measure}", f"Validation, {measure}"
         figures.append(LineFigure(name, title, "On the validation queries. The large dot is the best.", [[panel]]))
+    figures += [] if path is None else [path_figure(path)]
     bands = [_band(metrics, name) for name in ("target", "margin")]
     panels = [Panel(s.name, "step", "similarity", [s]) for s in bands if s.x]
     if panels:

@@ -133,8 +133,9 @@ class FitSettings:
         attention_dropout: keep the model's dropout on attention weights.
         seed: the random seed.
         validate_every, validation_measure, validation_depth, validation_queries, patience: steps between validations,
-            the measure that selects the best model, documents to re-rank for each query, the maximum number of
-            queries, and after how many validations without gain training ends.
+            the measure that selects the best model, how many of a first stage's documents to re-rank for each query
+            (None ranks all documents, or a pool of them if there are many), the maximum number of queries, and after
+            how many validations without gain training ends.
         log_every, save_every: steps between log lines, and between checkpoints.
 
     Raises:
@@ -169,7 +170,7 @@ class FitSettings:
     seed: int = 0
     validate_every: int = 100
     validation_measure: str = "nDCG@10"
-    validation_depth: int = 100
+    validation_depth: int | None = 100
     validation_queries: int = 500
     patience: int | None = None
     log_every: int = 10
@@ -190,7 +191,7 @@ class FitSettings:
             "save_every",
         )
         for name in positive:
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", do="it must be at least 1")
         if (self.loss.target == "teacher" and self.loss.in_batch) != (self.in_batch_teacher is not None):
             problem = "a teacher's in-batch targets and an in-batch teacher go together"

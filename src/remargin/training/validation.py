@@ -1,8 +1,9 @@
-"""Validation while training: re-ranking a first stage's candidates for held-out queries."""
+"""Validation: how well a model ranks documents for held-out queries, while it trains and afterwards."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -11,27 +12,58 @@ from torch import Tensor, nn
 
 from remargin.data.collection import Collection
 from remargin.data.tokens import TokenStore
-from remargin.evaluation.measures import evaluate, own_cutoff, require_measures
+from remargin.errors import InputError
+from remargin.evaluation.measures import Evaluation, evaluate, own_cutoff, require_measures
 from remargin.evaluation.runs import Run
 from remargin.losses.inputs import Similarity
+from remargin.model.encoder import BiEncoder
 from remargin.model.packing import Packed
-from remargin.model.tokenizer import Tokens
+from remargin.model.tokenizer import TextSettings, Tokens
+from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.candidates import candidates
+from remargin.retrieval.exact import top_k
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 
+# How many documents are ranked in full, by device. A small encoder on a few CPU cores takes about a minute for the
+# first number, a GPU some seconds for the second: not more than some hundred training steps take there.
+CPU_DOCUMENTS, GPU_DOCUMENTS = 6_000, 300_000
+POOL_DEPTH = 100  # BM25's documents of a query that may come into a pool
+RERANKED = 100  # documents of each query of a run that is given without a depth
+RANKED = 1000  # documents of a query that measures without a cutoff see, as many as `search` ranks
+
+Tokenised = Callable[[Sequence[str], Sequence[str]], Tokens]  # of some queries, and then of some documents
+
 
 class Validator:
-    """Measures a model on a split's queries by re-ranking a first stage's candidates.
+    """Measures models on the queries of one split. All but the encoding is done once.
 
-    All but the encoding is done once.
+    With `settings.validation_depth`, that many documents of a first stage are re-ranked for each query. Without it, all
+    documents are ranked if there are not too many of them, so that the figures are those that `search` and `evaluate`
+    give. Of a larger collection, every query ranks one pool of documents: those that are relevant to any of the
+    queries, the best ones of BM25, and others that are drawn.
 
     Args:
         folder: what `prepare` wrote.
-        split: the split to validate on.
+        split: the split to validate on, or to measure in the end.
         settings: measure, depth, and how many queries at most; they are drawn with the seed.
-        first_stage: a run of these queries; without one, BM25's.
+        first_stage: a run of these queries, to re-rank; without one, BM25's.
         also: measures beside the one that counts.
+        most_documents: how many documents are ranked in full, and how many a pool has; without it, it depends on the
+            device: `CPU_DOCUMENTS` or `GPU_DOCUMENTS`.
+
+    Raises:
+        InputError: for an unknown measure, a split that is not there, and a run of other queries or documents.
+
+    Example:
+        >>> import tempfile
+        >>> from remargin import prepare
+        >>> folder, model = Path(tempfile.mkdtemp()) / "data", BiEncoder.from_pretrained(model_folder)
+        >>> _ = prepare("docstrings:json,csv", model_folder, folder, document_length=model.document_length)
+        >>> validator = Validator(folder, "test", FitSettings(validation_depth=None))
+        >>> scores = validator.evaluate(model).per_query["nDCG@10"]
+        >>> list(scores) == validator.queries, validator.describe().startswith("ranked in full")
+        (True, True)
     """
 
     def __init__(
@@ -41,26 +73,75 @@ class Validator:
         settings: FitSettings,
         first_stage: Run | None = None,
         also: Sequence[str] = (),
+        most_documents: int | None = None,
     ) -> None:
-        folder = Path(folder)
-        self.measure = settings.validation_measure
-        self._measures = [self.measure, *also]
-        require_measures(self._measures)
-        self._top = _top(self._measures)
-        collection = Collection.load(folder, split).sample(settings.validation_queries, settings.seed)
-        chosen, self._qrels = list(collection.queries), collection.qrels
-        rankings = candidates(collection, settings.validation_depth, first_stage)
-        self._candidates = {query: list(ranking) for query, ranking in rankings.items()}
+        folder, measures = Path(folder), [settings.validation_measure, *also]
+        require_measures(measures)
+        collection = Collection.load(folder, split)
         queries, documents = (TokenStore(folder / "tokens" / kind) for kind in ("queries", "documents"))
-        needed = sorted({document for ranked in self._candidates.values() for document in ranked})
-        self._texts = Tokens.together(
-            [queries.take(queries.ids.rows(chosen)), documents.take(documents.ids.rows(needed))]
-        )
-        place = {document: len(chosen) + i for i, document in enumerate(needed)}
-        self._rows = [
-            torch.tensor([place[document] for document in ranked], dtype=torch.long)
-            for ranked in self._candidates.values()
-        ]
+        made = [(store.header["length"], store.header["prefix"]) for store in (queries, documents)]
+        (query_length, query_prefix), (document_length, document_prefix) = made
+        self._text_settings = TextSettings(query_length, document_length, query_prefix, document_prefix)
+        self._tokenizer = documents.header["tokenizer"]
+
+        def tokens(of_queries: Sequence[str], of_documents: Sequence[str]) -> Tokens:
+            lots = ((queries, of_queries), (documents, of_documents))
+            return Tokens.together([store.take(store.ids.rows(ids)) for store, ids in lots])
+
+        self._set_up(collection, tokens, settings, measures, first_stage, most_documents)
+
+    @classmethod
+    def of(
+        cls,
+        collection: Collection,
+        model: BiEncoder,
+        settings: FitSettings,
+        first_stage: Run | None = None,
+        also: Sequence[str] = (),
+        most_documents: int | None = None,
+    ) -> Validator:
+        """A validator on a collection in memory, whose texts are tokenised for a model and others like it.
+
+        >>> model = BiEncoder.from_pretrained(model_folder)
+        >>> Validator.of(Collection.load("docstrings:json", "dev"), model, FitSettings(validation_depth=None)).measure
+        'nDCG@10'
+        """
+        self, measures = cls.__new__(cls), [settings.validation_measure, *also]
+        require_measures(measures)
+        self._text_settings, self._tokenizer = model.text_settings, model.tokenizer.fingerprint
+
+        def tokens(of_queries: Sequence[str], of_documents: Sequence[str]) -> Tokens:
+            lots = (
+                (of_queries, collection.queries, model.query_prefix, model.query_length),
+                (of_documents, collection.documents, model.document_prefix, model.document_length),
+            )
+            made = (model.tokenizer([prefix + texts[id] for id in ids], length) for ids, texts, prefix, length in lots)
+            return Tokens.together([tokens for tokens, _ in made])
+
+        self._set_up(collection, tokens, settings, measures, first_stage, most_documents)
+        return self
+
+    def _set_up(
+        self,
+        collection: Collection,
+        tokens: Tokenised,
+        settings: FitSettings,
+        measures: list[str],
+        first_stage: Run | None,
+        most_documents: int | None,
+    ) -> None:
+        self.split, self.measure = collection.split, settings.validation_measure
+        self._measures = measures
+        collection = collection.sample(settings.validation_queries, settings.seed)
+        self.queries, self._qrels = list(collection.queries), collection.qrels
+        depth = settings.validation_depth or (None if first_stage is None else RERANKED)
+        self._ranking: _Reranking | _FullRanking
+        if depth is not None:
+            self._ranking = _Reranking(collection, depth, first_stage, _top(measures))
+        else:
+            most = most_documents or (GPU_DOCUMENTS if torch.cuda.is_available() else CPU_DOCUMENTS)
+            self._ranking = _FullRanking(collection, pool(collection, most, settings.seed), _top(measures, RANKED))
+        self._texts = tokens(self.queries, self._ranking.documents)
         self._parts: tuple[list[Packed], Tensor] | None = None
 
     def __call__(self, engine: Engine, similarity: Similarity) -> dict[str, float]:
@@ -68,30 +149,132 @@ class Validator:
         if self._parts is None:
             parts, order = engine.parts(self._texts)
             self._parts = parts, torch.from_numpy(np.argsort(order)).to(engine.device)
-            self._rows = [rows.to(engine.device) for rows in self._rows]
         parts, back = self._parts
         vectors = engine.evaluate(parts)[back]
         if similarity == "cosine":
             vectors = nn.functional.normalize(vectors, dim=1)
+        return self._evaluated(vectors).means
+
+    def evaluate(self, model: BiEncoder) -> Evaluation:
+        """The measures of each query with a model, as it encodes: for intervals, and to compare models.
+
+        Raises:
+            InputError: if the model tokenises texts in another way, or its vectors have numbers that are not finite.
+        """
+        if model.tokenizer.fingerprint != self._tokenizer or model.text_settings != self._text_settings:
+            problem = f"{model.name or 'the model'} has another tokenizer, other lengths or other prefixes"
+            raise InputError(f"{problem} than the validation texts were tokenised with", do="tokenise them for it")
+        vectors = torch.from_numpy(model.encode_tokens(self._texts)).to(model.device)
+        if not torch.isfinite(vectors).all():
+            problem = f"{model.name or 'the model'} gives vectors with numbers that are not finite"
+            raise InputError(problem, do="use an intact model")
+        return self._evaluated(vectors)
+
+    def describe(self) -> str:
+        """What is ranked, in words, such as "ranked in full (1,234 documents)"."""
+        return self._ranking.describe()
+
+    @property
+    def texts(self) -> int:
+        """How many texts, queries and documents, are encoded each time."""
+        return len(self._texts.lengths)
+
+    def _evaluated(self, vectors: Tensor) -> Evaluation:
+        run = self._ranking.rank(vectors[: len(self.queries)], vectors[len(self.queries) :])
+        return evaluate(run, self._qrels, self._measures)
+
+
+class _Reranking:
+    """Each query ranks its own documents: those that a first stage found for it."""
+
+    def __init__(self, collection: Collection, depth: int, first_stage: Run | None, top: int) -> None:
+        rankings = candidates(collection, depth, first_stage)
+        self._candidates = {query: list(ranking) for query, ranking in rankings.items()}
+        self.documents = sorted({document for ranked in self._candidates.values() for document in ranked})
+        place = {document: i for i, document in enumerate(self.documents)}
+        self._rows = [
+            torch.tensor([place[document] for document in ranked], dtype=torch.long)
+            for ranked in self._candidates.values()
+        ]
+        self._depth, self._top = depth, top
+        self._stage = "BM25" if first_stage is None else "the run that was given"
+
+    def describe(self) -> str:
+        return f"re-ranking the first {self._depth:,} documents of {self._stage}"
+
+    def rank(self, queries: Tensor, documents: Tensor) -> Run:
+        self._rows = [rows.to(documents.device) for rows in self._rows]
         best = [
-            (vectors[rows] @ vector).topk(min(len(rows), self._top))
-            for vector, rows in zip(vectors, self._rows, strict=False)
+            (documents[rows] @ query).topk(min(len(rows), self._top))
+            for query, rows in zip(queries, self._rows, strict=True)
         ]
         values = iter(torch.cat([top.values for top in best]).tolist())  # from here on, the device is waited for
         places = torch.cat([top.indices for top in best]).tolist()
         scores, start = {}, 0
-        for (query, documents), top in zip(self._candidates.items(), best, strict=True):
+        for (query, of_query), top in zip(self._candidates.items(), best, strict=True):
             ranked = places[start : start + len(top.values)]
-            scores[query] = {documents[place]: value for place, value in zip(ranked, values, strict=False)}
+            scores[query] = {of_query[place]: value for place, value in zip(ranked, values, strict=False)}
             start += len(ranked)
-        return evaluate(Run.of(scores), self._qrels, self._measures).means
+        return Run.of(scores)
 
 
-def _top(measures: Sequence[str]) -> int:
+class _FullRanking:
+    """Every query ranks the same documents: all, or a pool of them. A query that is a document does not find itself."""
+
+    def __init__(self, collection: Collection, documents: list[str], top: int) -> None:
+        self._queries, self.documents = list(collection.queries), documents
+        self._own = collection.self_matches
+        self._ids = np.array(documents, dtype=object)
+        self._total, self._top = len(collection.documents), top
+
+    def describe(self) -> str:
+        if len(self.documents) == self._total:
+            return f"ranked in full ({self._total:,} documents)"
+        return f"over a pool of {len(self.documents):,} of {self._total:,} documents"
+
+    def rank(self, queries: Tensor, documents: Tensor) -> Run:
+        scores, rows = top_k(queries, documents, self._top + bool(self._own), documents.device)
+        rankings = {}
+        for query, of_query, values in zip(self._queries, self._ids[rows], scores.tolist(), strict=True):
+            own = query if query in self._own else None
+            ranking = zip(of_query.tolist(), values, strict=True)
+            rankings[query] = {document: value for document, value in ranking if document != own}
+        return Run.of(rankings, self._top)
+
+
+def pool(collection: Collection, size: int, seed: int) -> list[str]:
+    """The documents that every query of a collection ranks, in the collection's order: all of them, if at most `size`.
+
+    Of more documents, those are taken that are relevant to a query, however many; then the first of BM25 of every
+    query, the second of every query, and so on, until there are `size`; and then others, drawn with the seed. So what
+    BM25 cannot find is there as well, and each query meets the hard documents of all others.
+
+    >>> collection = Collection.load("docstrings:json,csv", "test")
+    >>> few, all = pool(collection, 12, seed=0), pool(collection, 10**6, seed=0)
+    >>> len(few), all == list(collection.documents), few == [document for document in all if document in few]
+    (12, True, True)
+    """
+    if len(collection.documents) <= size:
+        return list(collection.documents)
+    judgments = (judged.items() for judged in collection.qrels.values())
+    chosen = {document for document, grade in chain.from_iterable(judgments) if grade > 0}
+    rankings = BM25(collection.documents).search(collection.queries, POOL_DEPTH).rankings.values()
+    for document in chain.from_iterable(zip_longest(*rankings)):
+        if len(chosen) >= size:
+            break
+        if document is not None:
+            chosen.add(document)
+    others = [document for document in collection.documents if document not in chosen]
+    missing = max(0, size - len(chosen))
+    chosen.update(others[i] for i in np.random.default_rng(seed).choice(len(others), missing, replace=False))
+    return [document for document in collection.documents if document in chosen]
+
+
+def _top(measures: Sequence[str], without_cutoff: int = 2**62) -> int:
     """How many documents of a ranking these measures look at, and some more, in case of ties.
 
-    >>> _top(["nDCG@10", "Success@100"]), _top(["nDCG@10", "IPrec@0.5"]) > 10**9
-    (150, True)
+    >>> _top(["nDCG@10", "Success@100"]), _top(["nDCG@10", "IPrec@0.5"]) > 10**9, _top(["RR", "P@5"], 1000)
+    (150, True, 1000)
     """
     cutoffs = [own_cutoff(name) for name in measures]
-    return max(2**62 if cutoff is None else cutoff + 50 for cutoff in cutoffs)
+    return max(without_cutoff if cutoff is None else cutoff + 50 for cutoff in cutoffs)

@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from remargin import BiEncoder
+from remargin import BiEncoder, blend
 from remargin.model.cross_encoder import OURS, CrossEncoder, is_cross_encoder
 from remargin.model.tokenizer import Tokenizer
 
@@ -107,6 +107,25 @@ def weights_in_parts(world: World) -> Case:
     return _case(folder, "model.safetensors.index.json")
 
 
+def models_to_blend(world: World) -> Case:
+    """Two of one kind, of which the second is damaged."""
+    folder, dev = world.folder("pair"), world.dev
+    for name in ("start", "trained"):
+        BiEncoder.from_pretrained(world.model, "mean+linear", device="cpu").save(folder / name)
+
+    def blend_both(folder: Path) -> None:
+        made = blend(folder / "start", folder / "trained", 0.5, folder / "blended")
+        require_finite(made.model.encode_queries(TEXTS), made.model.encode_documents(TEXTS))
+
+    def choose(folder: Path) -> None:
+        made = blend(folder / "start", folder / "trained", data=dev)
+        require_finite(made.model.encode_queries(TEXTS))
+
+    case = _case(folder / "trained")
+    files = {f"trained/{name}": format for name, format in case.files.items()}
+    return Case(folder, files, (blend_both, choose), count=150)
+
+
 TARGETS = [
     plain_model,
     saved_cls,
@@ -115,4 +134,5 @@ TARGETS = [
     older_layout,
     saved_cross_encoder,
     weights_in_parts,
+    models_to_blend,
 ]

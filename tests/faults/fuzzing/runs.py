@@ -13,6 +13,7 @@ from torch import nn
 from remargin.data.training_data import TrainingData
 from remargin.model.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.model.cross_encoder import OURS, CrossEncoder
+from remargin.reports.blend_file import AwayValues, BlendPath, save_path
 from remargin.reports.collect import sections_in
 from remargin.reports.figures import Arrow, Circle, CirclePanel, LineFigure, Panel, Point, Scatter, Series
 from remargin.reports.page import page_text, write_page
@@ -153,6 +154,18 @@ def report_on_a_run(world: World) -> Case:
     return Case(folder, {"config.yaml": CONFIG, "metrics.csv": LEDGER, "report.json": HEADER}, (show,), count=900)
 
 
+def report_on_a_blend(world: World) -> Case:
+    """A training run whose weights were blended with those of its start."""
+    folder = world.folder("blend-report")
+    for name in ("config.yaml", "metrics.csv", "report.json"):
+        shutil.copy(world.run / name, folder)
+    values = {"nDCG@10": [0.5, 0.75, 0.7], "RR": [0.4, 0.6, 0.7]}
+    away = AwayValues("docstrings:json", "nDCG@10", [0.3, 0.4, 0.2])
+    path = BlendPath("nDCG@10", [0.0, 0.5, 1.0], values, 0.5, "dev", 2, "ranked in full (8 documents)", away)
+    save_path(folder, path)
+    return Case(folder, {"blend.json": HEADER}, (show,), count=500)
+
+
 def section(world: World) -> Case:
     folder = world.folder("section")
     rows = [
@@ -190,5 +203,6 @@ TARGETS = [
     trained_teacher,
     stopped_teacher,
     report_on_a_run,
+    report_on_a_blend,
     section,
 ]

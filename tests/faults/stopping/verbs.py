@@ -91,6 +91,11 @@ VERBS = {
         kept=("run",),
         every=4,
     ),
+    "blend": Verb("blend start trained --weight 0.5 --out out/blended"),
+    "blend --data --overwrite": Verb(
+        "blend start trained --data data --out out/blended --overwrite",
+        older="blend start trained --weight 0.5 --out out/blended",
+    ),
     "encode": Verb("encode --data data --model model --out out/vectors", kept=(".vectors.#",)),
     "encode --overwrite": Verb(
         "encode --data data --model model --out out/vectors --passage-length 3 --overwrite",
@@ -162,6 +167,8 @@ def make_inputs(folder: Path, server: Server) -> None:
     ):
         outcome = server.run(folder, shlex.split(command))
         assert outcome.code == 0, outcome.stderr
+    for name, model in (("start", "best"), ("trained", "last")):
+        shutil.copytree(folder / "run" / model, folder / name)
 
 
 def make_work(folder: Path, inputs: Path, verb: Verb) -> None:

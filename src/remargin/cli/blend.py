@@ -1,0 +1,52 @@
+"""remargin blend: a model between a trained encoder and its start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from remargin.cli.options import Config, Data, Overwrite, SkipBad, Threads
+from remargin.cli.screen import print_tables
+from remargin.progress import tell
+
+
+def blend(
+    start: Annotated[str, typer.Argument(help="Encoder before training: a folder or a Hugging Face name.")],
+    trained: Annotated[str, typer.Argument(help="The same encoder after training.")],
+    out: Annotated[Path, typer.Option(help="Model folder to write.")],
+    weight: Annotated[
+        str | None,
+        typer.Option(
+            help="Weight of the trained model, 0 to 1, or auto: chosen on --data.", show_default="auto with --data"
+        ),
+    ] = None,
+    data: Data = None,
+    split: Annotated[str | None, typer.Option(help="Split to choose the weight on.", show_default="dev")] = None,
+    measure: Annotated[
+        str | None,
+        typer.Option(
+            "--measure",
+            "--measures",
+            help="Measure to choose the weight by, by its ir_measures name.",
+            show_default="nDCG@10",
+        ),
+    ] = None,
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+    config: Config = None,
+) -> None:
+    """Blend a trained encoder with its start: WEIGHT x trained + (1 - WEIGHT) x starting weights."""
+    import remargin
+
+    made = remargin.blend(start, trained, weight, out, data, split, measure, skip_bad, overwrite)
+    if made.path is not None:
+        from remargin.reports.blend_file import path_table, path_words
+
+        print_tables([path_table(made.path)])
+        tell(path_words(made.path))
+    elif data is not None:
+        tell(f"{start} is a raw backbone, no start to go back to: the weight is 1", error=True)
+    tell(f"wrote {out}: {made.weight:g} x {trained} + {round(1 - made.weight, 6):g} x {start}")
