@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from remargin.evaluation.runs import Run
     from remargin.losses.contrastive import ContrastiveLoss
     from remargin.losses.margin import MarginLoss
+    from remargin.losses.softmax_margin import SoftmaxMarginLoss
     from remargin.mining.negatives import mine
     from remargin.model.encoder import BiEncoder
     from remargin.paper.benchmarking import benchmark
@@ -54,6 +55,7 @@ _HOMES = {
     "InputError": "remargin.errors",
     "MarginLoss": "remargin.losses.margin",
     "Run": "remargin.evaluation.runs",
+    "SoftmaxMarginLoss": "remargin.losses.softmax_margin",
     "Triplets": "remargin.data.triplets",
     "Validator": "remargin.training.validation",
     "ask": "remargin.retrieval.searching",
@@ -89,6 +91,7 @@ __all__ = [
     "InputError",
     "MarginLoss",
     "Run",
+    "SoftmaxMarginLoss",
     "Triplets",
     "Validator",
     "ask",

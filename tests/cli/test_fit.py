@@ -22,6 +22,10 @@ from remargin.training.settings import FitSettings, LossSettings
     ("options", "option", "what"),
     [
         ("--temperature 0.1", "--temperature", "other losses than contrastive"),
+        ("--target softmax --temperature learned", "--temperature", "other losses than contrastive"),
+        ("--target contrastive --spread batch", "--spread", "other losses than softmax"),
+        ("--margin-weight 1", "--margin-weight", "other losses than softmax"),
+        ("--target softmax --in-batch", "--in-batch", "the softmax loss"),
         ("--target contrastive --in-batch", "--in-batch", "the contrastive loss"),
         ("--target contrastive --error l1", "--error", "the contrastive loss"),
         ("--target 0.3 --teacher-scale 2", "--teacher-scale", "other targets than teacher"),
@@ -42,8 +46,15 @@ def test_an_option_without_effect_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_options_with_an_effect_are_not(remargin: Callable[..., Any], tmp_path: Path) -> None:
-    options = "--target contrastive --temperature 0.1 --schedule exponential --gamma 0.9"
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--target contrastive --temperature 0.1 --schedule exponential --gamma 0.9",
+        "--target contrastive --temperature learned --negatives 3",
+        "--target softmax --spread running --margin-weight 0 --no-stop-gradient",
+    ],
+)
+def test_options_with_an_effect_are_not(remargin: Callable[..., Any], tmp_path: Path, options: str) -> None:
     result = remargin("fit", "--data", "nothing", "--model", "none", "--out", tmp_path / "run", *options.split())
     assert result.returncode == 2
     assert "does nothing" not in result.stderr
@@ -68,6 +79,7 @@ def test_options_that_are_not_given_leave_the_preset_as_it_is(
 # Defaults that are no number or name in the settings, but follow from the data, the model or the memory.
 ELSEWHERE = {
     "preset": "default",
+    "stop_gradient": "stop-gradient for softmax, else no-stop-gradient",
     "clusters": "about four batches per cluster",
     "teacher_scale": "1 for dot products; for cosine, the factor that brings 99% of the margins within 1",
     "token_budget": "by memory",

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from remargin.losses.contrastive import ContrastiveLoss
 from remargin.losses.margin import MarginLoss
+from remargin.losses.softmax_margin import SoftmaxMarginLoss
 from remargin.model.encoder import BiEncoder
 from remargin.model.packing import select
 from remargin.model.tokenizer import Tokens
@@ -185,14 +186,23 @@ def test_recording_is_not_spoilt_by_a_thread_that_pins_memory(model: BiEncoder) 
 
 
 @pytest.mark.parametrize(
-    "loss", [ContrastiveLoss(), MarginLoss("distributed"), MarginLoss("adaptive", in_batch=True), MarginLoss(0.3)]
+    "loss",
+    [
+        ContrastiveLoss(),
+        SoftmaxMarginLoss(),
+        SoftmaxMarginLoss(spread="running"),
+        MarginLoss("distributed"),
+        MarginLoss("adaptive", in_batch=True),
+        MarginLoss(0.3),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 def test_no_loss_waits_for_the_gpu(loss: torch.nn.Module) -> None:
     generator = torch.Generator(GPU).manual_seed(0)
     vectors = [torch.randn(64, 32, device=GPU, generator=generator, requires_grad=True) for _ in range(3)]
     ids = tuple(torch.randint(0, 20, (64,), generator=torch.Generator().manual_seed(side)) for side in range(3))
-    arguments = {"ids": ids} if isinstance(loss, ContrastiveLoss) else {}
+    loss = loss.to(GPU)
+    arguments = {"ids": ids} if "ids" in loss.takes else {}  # type: ignore[operator]
     expected = loss(*vectors, **{name: tuple(t.to(GPU) for t in of) for name, of in arguments.items()}).item()
     try:
         torch.cuda.set_sync_debug_mode("error")

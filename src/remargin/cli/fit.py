@@ -10,6 +10,7 @@ import typer
 from remargin.cli.options import (
     BATCH_SIZE,
     IN_BATCH,
+    NEGATIVES,
     PATIENCE,
     START,
     TRIPLETS,
@@ -39,8 +40,8 @@ def fit(
         str | None,
         _option(
             None,
-            "Target of the margin loss: distributed, adaptive, mean, teacher, or a number (a static margin); or "
-            "contrastive, for the contrastive loss.",
+            "Target of the margin loss: distributed, adaptive, mean, teacher, or a number (a static margin); softmax, "
+            "for the paper's margins inside a softmax; or contrastive, for the contrastive loss.",
             "distributed",
         ),
     ] = None,
@@ -49,6 +50,7 @@ def fit(
         Path | None,
         _option(DATA, TRIPLETS, "those in --data, if `remargin prepare` put triplets there; else mined with BM25"),
     ] = None,
+    negatives: Annotated[int | None, _option(DATA, NEGATIVES, "1")] = None,
     sampler: Annotated[
         str | None,
         _option(
@@ -77,9 +79,24 @@ def fit(
     in_batch: Annotated[bool | None, _option(LOSS, IN_BATCH, "no-in-batch")] = None,
     error: Annotated[str | None, _option(LOSS, "Error between margin and target: l2, l1 or softplus.", "l2")] = None,
     stop_gradient: Annotated[
-        bool | None, _option(LOSS, "Stop the gradient through the target.", "no-stop-gradient")
+        bool | None,
+        _option(LOSS, "Stop the gradient through the target.", "stop-gradient for softmax, else no-stop-gradient"),
     ] = None,
-    temperature: Annotated[float | None, _option(LOSS, "Temperature of the contrastive loss.", "0.05")] = None,
+    temperature: Annotated[
+        str | None, _option(LOSS, "Temperature of the contrastive loss: a number, or learned.", "0.05")
+    ] = None,
+    spread: Annotated[
+        str | None,
+        _option(
+            LOSS,
+            "Temperature of the softmax loss, the targets' standard deviation: of each query (row), of the batch, or a "
+            "running mean over batches (running).",
+            "row",
+        ),
+    ] = None,
+    margin_weight: Annotated[
+        float | None, _option(LOSS, "Weight of the targets' deviations (margins) in the softmax loss.", "0.5")
+    ] = None,
     teacher_scale: Annotated[
         float | None,
         _option(

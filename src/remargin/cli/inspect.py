@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import BATCH_SIZE, INT, Config, RequiredModel
+from remargin.cli.options import BATCH_SIZE, INT, NEGATIVES, Config, RequiredModel
 from remargin.cli.screen import print_tables, screen_width
 
 
@@ -22,13 +22,14 @@ def inspect(
     batch: Annotated[int, typer.Option(min=0, metavar=INT, help="Number of the training batch, from 0.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1, metavar=INT, help=BATCH_SIZE)] = 64,
     seed: Annotated[int, typer.Option(help="Random seed of the training run.")] = 0,
+    negatives: Annotated[int, typer.Option(min=1, metavar=INT, help=NEGATIVES)] = 1,
     config: Config = None,
 ) -> None:
     """Explain one training instance: a query, its positive, and negatives with a high, a middle and a low target."""
     import remargin
     from remargin.training.inspection import LONGEST, instance_table
 
-    instance = remargin.inspect(data, model, query, batch, batch_size, seed)
+    instance = remargin.inspect(data, model, query, batch, batch_size, seed, negatives)
     width = screen_width()
     longest = LONGEST if width is None else max(40, width - 56)  # beside the other columns
     print_tables([instance_table(instance, f"query {instance.query.id}, batch {batch}", longest)])

@@ -9,9 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from remargin.losses.inputs import Similarity, check, check_mask, check_one_of, check_tensor, prepare
-from remargin.losses.known_pairs import known_pairs, moved, not_own
+from remargin.losses.inputs import Similarity, check_one_of, prepare
+from remargin.losses.known_pairs import Ids, pairs_left_out
 from remargin.losses.numerics import product
+
+# A rate that suits the weights of an encoder would hardly move the logarithm of a temperature.
+RATE_FACTOR = 100.0
 
 
 class ContrastiveLoss(nn.Module):
@@ -22,7 +25,8 @@ class ContrastiveLoss(nn.Module):
 
     Args:
         temperature: divides the similarities.
-        learned: make the temperature a parameter, through its logarithm.
+        learned: make the temperature a parameter, through its logarithm. `fit` trains it at `RATE_FACTOR` times the
+            learning rate of the encoder.
         similarity: "cosine" or "dot".
         mask_known: where ids are passed, leave out candidates that the batch itself shows to be relevant.
 
@@ -45,6 +49,7 @@ class ContrastiveLoss(nn.Module):
             raise ValueError(f"temperature={temperature!r}: it must be a positive number")
         check_one_of("similarity", similarity, get_args(Similarity))
         self.log_temperature = nn.Parameter(torch.tensor(temperature).log()) if learned else None
+        self.rate_factor = RATE_FACTOR  # of the parameter, if there is one: see `make_optimiser`
         self._temperature = temperature
         self.similarity = similarity
         self.mask_known = mask_known
@@ -61,33 +66,26 @@ class ContrastiveLoss(nn.Module):
         positives: Tensor,
         negatives: Tensor,
         mask: Tensor | None = None,
-        ids: tuple[Tensor, Tensor, Tensor] | None = None,
+        ids: Ids | None = None,
     ) -> Tensor:
         """The mean cross-entropy over the batch.
 
         Args:
-            queries, positives, negatives: (B, d) each, as for `MarginLoss`.
-            mask: (M, 2) integers, the pairs (i, j) to leave out. Candidate j is positive j, or negative j - B; a
-                query's own positive always stays.
-            ids: the integer ids of queries, positives and negatives, (B,) each. Candidates that are a positive of the
-                same query, or copies of its own, are then left out as well, unless mask_known is off. Best on the
-                CPU: the pairs to leave out are computed there while the GPU still computes the vectors.
+            queries, positives, negatives: (B, d) each, as for `MarginLoss`. Negatives may be (B, k, d): all B * k of
+                them are candidates for every query.
+            mask: (M, 2) integers, the pairs (i, j) to leave out. Candidate j is positive j, or negative j - B, where
+                k negatives are counted query by query; a query's own positive always stays.
+            ids: the integer ids of queries and positives, (B,) each, and of negatives, (B,) or (B, k). Candidates that
+                are a positive of the same query, or copies of its own, are then left out as well, unless mask_known
+                is off. Best on the CPU: the pairs to leave out are computed there while the GPU still computes the
+                vectors.
         """
-        q, p, n = prepare(self.similarity, queries=queries, positives=positives, negatives=negatives)
+        q, p, n = prepare(self.similarity, queries, positives, negatives)
         logits = product(q, torch.cat([p, n]).T) / self.temperature
         own = torch.arange(len(q), device=q.device)
-        left_out = []
-        if mask is not None:
-            left_out.append(not_own(check_mask(mask, len(q), 2 * len(q), q.device)))
-        if ids is not None and self.mask_known:
-            query_ids, positive_ids, negative_ids = ids
-            check_tensor("query ids", query_ids)
-            for name, given in zip(("query ids", "positive ids", "negative ids"), ids, strict=True):
-                check(name, given, (len(q),), query_ids.device)
-            known = not_own(known_pairs(query_ids, positive_ids, torch.cat([positive_ids, negative_ids])))
-            left_out.append(moved(known, q.device))
-        if left_out:
-            logits = logits.index_put(torch.cat(left_out).unbind(1), logits.new_full((), -math.inf))
+        left_out = pairs_left_out(mask, ids if self.mask_known else None, negatives, q.device)
+        if left_out is not None:
+            logits = logits.index_put(left_out.unbind(1), logits.new_full((), -math.inf))
         return F.cross_entropy(logits, own)
 
     def extra_repr(self) -> str:

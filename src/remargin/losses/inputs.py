@@ -12,22 +12,40 @@ from remargin.losses.numerics import unit
 Similarity = Literal["cosine", "dot"]
 
 
-def prepare(similarity: Similarity, **inputs: Tensor) -> tuple[Tensor, ...]:
-    """The three inputs checked, in one dtype of at least float32, of unit length if the similarity is cosine."""
+def prepare(similarity: Similarity, queries: Tensor, positives: Tensor, negatives: Tensor) -> tuple[Tensor, ...]:
+    """The three inputs checked, in one dtype of at least float32, of unit length if the similarity is cosine.
+
+    Of k negatives for each query, (B, k, d), it makes (B * k, d): those of the first query come first.
+    """
+    inputs = {"queries": queries, "positives": positives, "negatives": negatives}
     for name, t in inputs.items():
         check_tensor(name, t)
     shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in inputs.items())
     devices = ", ".join(f"{name} on {t.device}" for name, t in inputs.items())
-    if len({t.shape for t in inputs.values()}) > 1 or any(t.ndim != 2 or not t.numel() for t in inputs.values()):
-        raise ValueError(f"{shapes}: all three must be (B, d) alike, with B and d at least 1")
+    one_of_each = negatives[:, 0] if negatives.ndim == 3 and negatives.shape[1] else negatives
+    alike = queries.shape == positives.shape == one_of_each.shape
+    if not alike or queries.ndim != 2 or not queries.numel():
+        problem = "all three must be (B, d) alike, with B and d at least 1; negatives may be (B, k, d)"
+        raise ValueError(f"{shapes}: {problem}")
     if len({t.device for t in inputs.values()}) > 1:
         raise ValueError(f"{devices}: all three must be on one device")
     for name, t in inputs.items():
         if not t.is_floating_point():
             raise ValueError(f"{name} is {t.dtype}: embeddings must be of a floating-point dtype")
     double = any(t.dtype == torch.float64 for t in inputs.values())
-    tensors = (t.to(torch.float64 if double else torch.float32) for t in inputs.values())
+    rows = (queries, positives, negatives.flatten(0, -2))
+    tensors = (t.to(torch.float64 if double else torch.float32) for t in rows)
     return tuple(unit(t) if similarity == "cosine" else t for t in tensors)
+
+
+def prepare_triplets(
+    similarity: Similarity, queries: Tensor, positives: Tensor, negatives: Tensor
+) -> tuple[Tensor, ...]:
+    """As `prepare`; k negatives make k triplets, which share query and positive."""
+    q, p, n = prepare(similarity, queries, positives, negatives)
+    if negatives.ndim == 3:
+        q, p = (t.repeat_interleave(negatives.shape[1], 0) for t in (q, p))
+    return q, p, n
 
 
 def check_mask(mask: Tensor, rows: int, columns: int, device: torch.device) -> Tensor:

@@ -5,6 +5,43 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from remargin.losses.inputs import check, check_mask, check_tensor
+
+Ids = tuple[Tensor, Tensor, Tensor]
+
+
+def pairs_left_out(mask: Tensor | None, ids: Ids | None, negatives: Tensor, device: torch.device) -> Tensor | None:
+    """The pairs (i, j) that a softmax over candidates leaves out, (M, 2), for the same two arguments of the losses.
+
+    Candidate j is positive j, or one of the negatives, in their order. A query's own positive is never left out.
+
+    Args:
+        mask: (M, 2) integers, pairs to leave out.
+        ids: the integer ids of queries and positives, (B,), and of negatives: the pairs that they show to be relevant
+            are left out. Best on the CPU: the pairs are then found while a GPU still computes the vectors.
+        negatives: (B, d) or (B, k, d).
+        device: where to return the pairs.
+
+    Example:
+        >>> import torch
+        >>> ids = torch.tensor([7, 7]), torch.tensor([1, 2]), torch.tensor([5, 1])
+        >>> pairs_left_out(None, ids, torch.zeros(2, 3), torch.device("cpu")).tolist()
+        [[0, 1], [0, 3], [1, 0], [1, 3]]
+    """
+    of_negatives = negatives.shape[:-1]
+    size, left_out = of_negatives[0], []
+    if mask is not None:
+        left_out.append(not_own(check_mask(mask, size, size + of_negatives.numel(), device)))
+    if ids is not None:
+        query_ids, positive_ids, negative_ids = ids
+        check_tensor("query ids", query_ids)
+        shapes = {"query ids": (size,), "positive ids": (size,), "negative ids": tuple(of_negatives)}
+        for (name, shape), given in zip(shapes.items(), ids, strict=True):
+            check(name, given, shape, query_ids.device)
+        known = known_pairs(query_ids, positive_ids, torch.cat([positive_ids, negative_ids.flatten()]))
+        left_out.append(moved(not_own(known), device))
+    return torch.cat(left_out) if left_out else None
+
 
 def not_own(pairs: Tensor) -> Tensor:
     """The pairs but those (i, i)."""

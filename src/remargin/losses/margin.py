@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from remargin.losses.inputs import Similarity, check, check_mask, check_one_of, prepare
+from remargin.losses.inputs import Similarity, check, check_mask, check_one_of, prepare_triplets
 from remargin.losses.numerics import dot, mean_squares, product
 
 Error = Literal["l2", "l1", "softplus"]
@@ -117,8 +117,9 @@ class MarginLoss(nn.Module):
 
         Args:
             queries, positives, negatives: (B, d) each, of any scale and float dtype. Half precision is computed in
-                float32; float64 stays float64.
-            teacher_margin: for target="teacher": (B,), or (B, B) with in_batch.
+                float32; float64 stays float64. Negatives may be (B, k, d): that is a batch of B * k triplets, those of
+                the first query first, and all the rest is said of these.
+            teacher_margin: for target="teacher": (B,), or (B, B) with in_batch; (B, k) of k negatives each.
             mask: (M, 2) integers, the pairs (i, j) to leave out because negative j is known to be relevant to query i.
                 Where only own negatives are used, only pairs (i, i) matter. For distributed and mean targets it is the
                 target of that pair that is left out: query i is contrasted with its own negative all the same.
@@ -186,15 +187,14 @@ class MarginLoss(nn.Module):
     def _batch(
         self, queries: Tensor, positives: Tensor, negatives: Tensor, teacher: Tensor | None, mask: Tensor | None
     ) -> _Batch:
-        q, p, n = prepare(self.similarity, queries=queries, positives=positives, negatives=negatives)
+        q, p, n = prepare_triplets(self.similarity, queries, positives, negatives)
         size = len(q)
         if teacher is None and self.target == "teacher":
             raise ValueError('teacher_margin is missing: target="teacher" needs it in each call')
         if teacher is not None and self.target != "teacher":
             raise ValueError(f'teacher_margin goes with target="teacher" only, not with {self.target!r}')
         if teacher is not None:
-            shape = (size, size) if self.in_batch else (size,)
-            check("teacher_margin", teacher, shape, q.device)
+            check("teacher_margin", teacher, (size, size) if self.in_batch else tuple(negatives.shape[:-1]), q.device)
             teacher = teacher.to(q.dtype).reshape(size, -1)
         return _Batch(q, p, n, teacher, None if mask is None else check_mask(mask, size, size, q.device))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from remargin.losses.inputs import Similarity, check, prepare
+from remargin.losses.inputs import Similarity, check, prepare_triplets
 from remargin.losses.margin import MarginLoss
 from remargin.losses.numerics import dot, product
 
@@ -37,13 +37,14 @@ class DualTeacherLoss(nn.Module):
         """Both errors, added up.
 
         Args:
-            queries, positives, negatives: (B, d) each, as for `MarginLoss`.
-            teacher_margin: (B,), of the triplets.
+            queries, positives, negatives: (B, d) each, as for `MarginLoss`. Negatives may be (B, k, d): that is a batch
+                of B * k triplets, and what follows is said of those.
+            teacher_margin: (B,), of the triplets; (B, k) of k negatives each.
             in_batch_margin: (B, 2B), of query i's positive and document j, which is positive j, or negative j - B. What
                 is said of a query's own two documents does not count.
         """
         own: Tensor = self.own(queries, positives, negatives, teacher_margin)
-        q, p, n = prepare(self.similarity, queries=queries, positives=positives, negatives=negatives)
+        q, p, n = prepare_triplets(self.similarity, queries, positives, negatives)
         size = len(q)
         check("in_batch_margin", in_batch_margin, (size, 2 * size), q.device)
         margin = dot(q, p) - product(q, torch.cat([p, n]).T)

@@ -22,9 +22,11 @@ class TripletBatch(NamedTuple):
     """A batch of triplets.
 
     Attributes:
-        queries, positives, negatives: (B,) row numbers in their token stores.
-        texts: their 3B texts: queries, then positives, then negatives.
-        teacher_margin, in_batch_margin: the margins of teachers, if there are teachers.
+        queries, positives, negatives: (B,) row numbers in their token stores; negatives are (B, k) if each triplet has
+            several.
+        texts: their texts: queries, then positives, then negatives, triplet by triplet.
+        teacher_margin, in_batch_margin: the margins of teachers, if there are teachers: of each negative, and of all
+            pairs of the B * k triplets of one negative.
     """
 
     queries: NDArray[np.int64]
@@ -33,6 +35,12 @@ class TripletBatch(NamedTuple):
     texts: Tokens
     teacher_margin: Tensor | None
     in_batch_margin: Tensor | None = None
+
+    def split(self, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Vectors of the texts as a loss takes them: queries, positives, and negatives (B, d) or (B, k, d)."""
+        size = len(self.queries)
+        queries, positives, negatives = vectors.split([size, size, self.negatives.size])
+        return queries, positives, negatives.unflatten(0, self.negatives.shape)
 
 
 class Batches:
@@ -63,16 +71,19 @@ class Batches:
     def batch(self, number: int) -> TripletBatch:
         """The batch of that number since training began."""
         drawn = self.sampler(number)
-        rows, each = self._data.triplets.take(drawn.triplets), np.arange(len(drawn.triplets))
+        rows, of_each = self._data.triplets.take(drawn.triplets), drawn.negatives.shape
+        chosen = drawn.negatives.reshape(len(drawn.triplets), -1)  # (B, k)
         margin = None
         if rows.scores is not None:
-            margins = rows.scores[:, 0] - rows.scores[each, 1 + drawn.negatives]
-            margin = torch.from_numpy(margins * np.float32(self._teacher_scale))
-        columns = rows.queries, rows.positives, rows.negatives[each, drawn.negatives]
+            margins = rows.scores[:, :1] - np.take_along_axis(rows.scores, 1 + chosen, 1)
+            margin = torch.from_numpy(margins.reshape(of_each) * np.float32(self._teacher_scale))
+        columns = rows.queries, rows.positives, np.take_along_axis(rows.negatives, chosen, 1).reshape(of_each)
         queries, positives, negatives = (column.astype(np.int64) for column in columns)
-        teacher = self._in_batch_teacher
-        in_batch = None if teacher is None else teacher.margins(queries, positives, negatives)
-        documents = self._data.documents.take(np.concatenate([positives, negatives]))
+        in_batch = None
+        if self._in_batch_teacher is not None:
+            q, p = (np.repeat(column, chosen.shape[1]) for column in (queries, positives))
+            in_batch = self._in_batch_teacher.margins(q, p, negatives.ravel())
+        documents = self._data.documents.take(np.concatenate([positives, negatives.ravel()]))
         texts = Tokens.together([self._data.queries.take(queries), documents])
         return TripletBatch(queries, positives, negatives, texts, margin, in_batch)
 

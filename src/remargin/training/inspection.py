@@ -101,6 +101,7 @@ def inspect(
     batch: int = 0,
     batch_size: int = 64,
     seed: int = 0,
+    negatives: int = 1,
 ) -> Instance:
     """Explain one query of a training batch with the distributed target; what `remargin inspect` does.
 
@@ -111,12 +112,14 @@ def inspect(
         data: a folder that `prepare` or `fit` (`out`/data) wrote, with triplets, by this model's tokenizer.
         model: the encoder: a model, a folder, or a name of the Hugging Face hub.
         query: the id of a query of the batch. Without it, the first query.
-        batch: the number of the batch, from 0, as `fit` with the same batch size and seed draws it in random order.
+        batch: the number of the batch, from 0, as `fit` with the same batch size, seed and number of negatives draws it
+            in random order.
         batch_size: triplets in the batch.
         seed: the random seed of the training run.
+        negatives: negatives of each triplet in the batch.
 
     Raises:
-        InputError: if the data are of another model, or the query is not in the batch.
+        InputError: if the data are of another model, triplets have fewer negatives, or the query is not in the batch.
 
     Example:
         >>> import tempfile
@@ -129,15 +132,16 @@ def inspect(
     model = load_encoder(model)
     training = TrainingData(data)
     training.require(model)
-    batches = Batches(training, RandomSampler.of(training.triplets, batch_size, seed))
+    batches = Batches(training, RandomSampler.of(training.triplets, batch_size, seed, negatives))
     rows = batches.batch(batch)
     queries, documents = training.queries.ids, training.documents.ids
     place = _place([queries[row] for row in rows.queries.tolist()], query, batch)
-    of_queries, positives, negatives = np.split(model.encode_tokens(rows.texts), 3)
-    explained = explain(of_queries[place], positives[place], negatives, model.similarity)
+    size, of_negatives = len(rows.queries), rows.negatives.ravel()
+    of_queries, positives, others = np.split(model.encode_tokens(rows.texts), [size, 2 * size])
+    explained = explain(of_queries[place], positives[place], others, model.similarity)
     id, own = queries[int(rows.queries[place])], documents[int(rows.positives[place])]
-    chosen = explained.chosen(among=rows.negatives != rows.positives[place])  # which may be another's negative
-    names = {role: documents[int(rows.negatives[j])] for role, j in chosen.items()}
+    chosen = explained.chosen(among=of_negatives != rows.positives[place])  # which may be another's negative
+    names = {role: documents[int(of_negatives[j])] for role, j in chosen.items()}
     questions, passages = _texts(Path(data), {id}, {own, *names.values()})
     shown = []
     for role, j in chosen.items():

@@ -17,8 +17,8 @@ from remargin.reports.run_files import METRICS
 
 COLUMNS = (
     "step", "loss", "explicit_mean", "spread", "margin_mean", "margin_min", "margin_max",
-    "target_mean", "target_min", "target_max", "learning_rate", "triplets_per_second", "tokens_per_second",
-    "utilisation", "padding", "data_wait", "validation",
+    "target_mean", "target_min", "target_max", "temperature", "learning_rate",
+    "triplets_per_second", "tokens_per_second", "utilisation", "padding", "data_wait", "validation",
 )  # fmt: skip
 
 
@@ -119,6 +119,7 @@ class Log:
         self._fabric.log_dict({f"train/{name}": value for name, value in values.items()}, step)
         parts = "(mean {explicit_mean:.4f} + spread {spread:.4f})  ".format(**values) if "spread" in values else " "
         target = "target {target_mean:.2f}  ".format(**values) if "target_mean" in values else ""
+        target += "temperature {temperature:.3f}  ".format(**values) if "temperature" in values else ""
         left = (time.perf_counter() - self._began) / (step - self._start) * (self._steps - step)
         line = (
             f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} {parts}{target}lr {learning_rate:.1e}  "

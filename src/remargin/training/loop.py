@@ -30,7 +30,7 @@ from remargin.training.batches import Batches
 from remargin.training.best import Best
 from remargin.training.engine import Engine, matmul_rate
 from remargin.training.log import Log, Meter
-from remargin.training.optimiser import make_optimiser
+from remargin.training.optimiser import make_optimiser, set_rate
 from remargin.training.samplers import make_sampler
 from remargin.training.settings import FitSettings
 from remargin.training.stopping import Stopping
@@ -39,8 +39,8 @@ from remargin.training.validation import Validator
 
 # Settings that must stay the same when a training run is resumed. So must its loss.
 FIXED = (
-    "batch_size", "accumulate", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "warm_up", "schedule",
-    "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout",
+    "batch_size", "accumulate", "negatives", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "warm_up",
+    "schedule", "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout",
 )  # fmt: skip
 # Mean cosine among a batch's positives: above the first, an encoder has collapsed in training; above the second, its
 # vectors are all the same, which is too much even for one that began collapsed.
@@ -93,14 +93,16 @@ def train(
         data: a folder that `prepare` wrote, with triplets, by this model's tokenizer.
         out: the folder of the training run.
         loss: any module of queries, positives and negatives; without one, the settings' loss. If it has an attribute
-            `takes`, it is called with these too: "ids" (of the three), "teacher_margin", "in_batch_margin".
+            `takes`, it is called with these too: "ids" (of the three), "teacher_margin", "in_batch_margin". With
+            several negatives in the settings, it gets negatives, and their ids, as (B, k, d) and (B, k).
         settings: everything else.
         validator: measures the model every `validate_every` steps; the best model is kept, and patience counts from it.
             Without a validator, there is no early stopping.
         loggers: Lightning loggers, beside the CSV file.
         resume: continue from `out/checkpoint`, if there is one. Without it, a training run in `out` is an error.
         say: called with progress messages.
-        observe: called with the number of each batch, from 0, and its vectors: queries, positives and negatives.
+        observe: called with the number of each batch, from 0, and its vectors: queries, positives and negatives, a row
+            each.
 
     Raises:
         InputError: if data and model do not fit, a teacher is missing, the loss is not a number, or the encoder has
@@ -160,19 +162,18 @@ def train(
         stopping.hold()
         while progress.step < settings.steps and not (best.out_of_patience or asked):
             step = progress.step
-            for group in optimiser.param_groups:
-                group["lr"] = rates(step)
+            set_rate(optimiser, rates(step))
             for number in range(step * settings.accumulate, (step + 1) * settings.accumulate):
                 asked_at = time.perf_counter()
                 batch, texts = next(loader)
                 waited = time.perf_counter() - asked_at
                 with engine.embed(texts) as vectors:  # at its end, the vectors' gradient goes on to the weights
-                    queries, positives, negatives = vectors.chunk(3)
+                    queries, positives, negatives = batch.split(vectors)
                     arguments = loss_arguments(loss, batch, device)
                     value = loss(queries, positives, negatives, **arguments)
                     fabric.backward(value / settings.accumulate)
                 if observe is not None:
-                    observe(number, *vectors.detach().chunk(3))
+                    observe(number, *(part.detach().flatten(0, -2) for part in (queries, positives, negatives)))
                 progress.triplets += len(batch.queries)
                 meter.count(len(batch.queries), texts.tokens, texts.computed, waited)
             if settings.clip is not None:
@@ -263,7 +264,9 @@ def _describe(device: torch.device, batches: Batches, settings: FitSettings) -> 
     sampler = batches.sampler
     epochs = settings.steps * settings.accumulate / sampler.steps_per_epoch
     triplets = round(sampler.epoch_triplets / sampler.steps_per_epoch * settings.accumulate, 1)
-    return f"{settings.steps:,} steps of {triplets:g} triplets ({epochs:.2f} epochs of {sampler.epoch}) on {device}"
+    several = f" with {settings.negatives} negatives each" if settings.negatives > 1 else ""
+    of_what = f"{triplets:g} triplets{several} ({epochs:.2f} epochs of {sampler.epoch})"
+    return f"{settings.steps:,} steps of {of_what} on {device}"
 
 
 class _Watch:

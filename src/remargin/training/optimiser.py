@@ -13,8 +13,18 @@ from remargin.training.settings import FitSettings
 
 
 def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings) -> torch.optim.Optimizer:
-    """Adam with weight decay on matrices only, not on biases and LayerNorm; in 8 bits if asked for."""
-    groups = parameter_groups(modules, settings.weight_decay)
+    """Adam with weight decay on matrices only, not on biases and LayerNorm; in 8 bits if asked for.
+
+    A module with an attribute `rate_factor` learns at so many times the learning rate, without weight decay: see
+    `set_rate`.
+    """
+    modules = list(modules)
+    factors = {module: float(getattr(module, "rate_factor", 1.0)) for module in modules}
+    groups = parameter_groups([module for module in modules if factors[module] == 1], settings.weight_decay)
+    for module in modules:
+        if factors[module] != 1:
+            own = parameter_groups([module], weight_decay=0.0)
+            groups += [{**group, "rate_factor": factors[module]} for group in own]
     if settings.eight_bit:
         try:
             import bitsandbytes
@@ -24,3 +34,16 @@ def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings) -> torch
         optimiser: torch.optim.Optimizer = bitsandbytes.optim.Adam8bit(groups, lr=settings.learning_rate)
         return optimiser
     return torch.optim.Adam(groups, lr=settings.learning_rate, fused=True)
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of every parameter: this one, or so many times as much as its module asks for.
+
+    >>> from remargin.losses.contrastive import ContrastiveLoss
+    >>> optimiser = make_optimiser([nn.Linear(2, 2), ContrastiveLoss(learned=True)], FitSettings())
+    >>> set_rate(optimiser, 1e-4)
+    >>> [group["lr"] for group in optimiser.param_groups]
+    [0.0001, 0.0001, 0.01]
+    """
+    for group in optimiser.param_groups:
+        group["lr"] = rate * group.get("rate_factor", 1.0)

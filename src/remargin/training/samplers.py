@@ -22,7 +22,7 @@ BINS = 10
 
 
 class Drawn(NamedTuple):
-    """A batch: the triplets' positions, and which of its negatives each one takes."""
+    """A batch: the triplets' positions, and which of its negatives each one takes: (B,), or (B, k) if several."""
 
     triplets: NDArray[np.int64]
     negatives: NDArray[np.int64]
@@ -44,30 +44,60 @@ class RandomSampler:
 
     What is left over when the batches are full waits for another epoch.
 
+    Args:
+        count: how many triplets there are.
+        negatives: how many negatives each of them has.
+        batch_size: triplets in a batch.
+        seed: for the order.
+        take: how many of its negatives a triplet takes into a batch.
+
     Example:
         >>> sampler = RandomSampler(count=6, negatives=1, batch_size=2, seed=0)
         >>> sampler.steps_per_epoch, sorted(row for number in range(3) for row in sampler(number).triplets.tolist())
         (3, [0, 1, 2, 3, 4, 5])
     """
 
-    def __init__(self, count: int, negatives: int, batch_size: int, seed: int) -> None:
-        self._count, self._negatives, self._seed = count, negatives, seed
+    def __init__(self, count: int, negatives: int, batch_size: int, seed: int, take: int = 1) -> None:
+        self._count, self._negatives, self._seed, self._take = count, negatives, seed, take
         self._size = min(batch_size, count)
         self.steps_per_epoch = count // self._size
         self.epoch_triplets = self.steps_per_epoch * self._size
         self.epoch = f"{count:,}"
 
     @classmethod
-    def of(cls, triplets: Triplets, batch_size: int, seed: int) -> RandomSampler:
-        """A sampler of these triplets."""
-        return cls(len(triplets), triplets.negatives, batch_size, seed)
+    def of(cls, triplets: Triplets, batch_size: int, seed: int, take: int = 1) -> RandomSampler:
+        """A sampler of these triplets.
+
+        Raises:
+            InputError: if they have fewer negatives than a batch is to take.
+        """
+        require_negatives(triplets, take)
+        return cls(len(triplets), triplets.negatives, batch_size, seed, take)
 
     def __call__(self, number: int) -> Drawn:
         """The batch of that number since training began."""
         epoch, place = divmod(number, self.steps_per_epoch)
         places = np.arange(place * self._size, (place + 1) * self._size)
         rows = Shuffle(self._count, self._seed, epoch)(places)
-        return Drawn(rows, np.full(len(rows), epoch % self._negatives))
+        first = np.full(len(rows), epoch * self._take % self._negatives)
+        return Drawn(rows, turns(first, self._negatives, self._take))
+
+
+def turns(first: NDArray[np.int64], negatives: int, take: int) -> NDArray[np.int64]:
+    """Which negatives triplets take: `take` of them from the first on, and after the last the first again.
+
+    >>> turns(np.array([0, 2]), negatives=3, take=2).tolist(), turns(np.array([0, 2]), negatives=3, take=1).tolist()
+    ([[0, 1], [2, 0]], [0, 2])
+    """
+    return first if take == 1 else (first[:, None] + np.arange(take)) % negatives
+
+
+def require_negatives(triplets: Triplets, take: int) -> None:
+    """Raise an InputError if triplets have fewer negatives than a batch is to take."""
+    if take > triplets.negatives:
+        have = f"{triplets.negatives} negative{'s' if triplets.negatives > 1 else ''} each, not {take}"
+        do = f"take fewer, or mine more (`remargin mine --per-triplet {take}`)"
+        raise InputError(f"triplets of {have}", file=triplets.folder, do=do)
 
 
 class QueryIndex(NamedTuple):
@@ -150,15 +180,17 @@ class TopicSampler:
         return Shuffle(size, self._seed, epoch * (1 + len(self._sizes)) + which)
 
 
-def uniform_pairs(index: QueryIndex, negatives: int, queries: NDArray[np.int64], rng: np.random.Generator) -> Drawn:
-    """One triplet of each query, and one of its negatives; each is as likely as any other.
+def uniform_pairs(
+    index: QueryIndex, negatives: int, queries: NDArray[np.int64], rng: np.random.Generator, take: int = 1
+) -> Drawn:
+    """One triplet of each query, and one or several of its negatives; each is as likely as any other.
 
     >>> index = QueryIndex.of(np.array([1, 0, 1]), queries=2)
     >>> uniform_pairs(index, 1, np.array([0]), np.random.default_rng(0)).triplets.tolist()
     [1]
     """
     chosen = index.order[index.bounds[queries] + rng.integers(index.counts(queries))]
-    return Drawn(chosen.astype(np.int64), rng.integers(negatives, size=len(queries)))
+    return Drawn(chosen.astype(np.int64), turns(rng.integers(negatives, size=len(queries)), negatives, take))
 
 
 def balanced_pairs(
@@ -228,11 +260,13 @@ def make_sampler(
     """The settings' sampler. Topics, if it needs them, are computed with the model as it is, and kept in `out`.
 
     Raises:
-        InputError: if the sampler needs scores and there are none, or the folder has the topics of other queries.
+        InputError: if the sampler needs scores and there are none, triplets have too few negatives, or the folder has
+            the topics of other queries.
     """
     queries, triplets = data.queries, data.triplets
+    require_negatives(triplets, settings.negatives)
     if settings.sampler == "random":
-        return RandomSampler.of(triplets, settings.batch_size, settings.seed)
+        return RandomSampler.of(triplets, settings.batch_size, settings.seed, settings.negatives)
     if settings.sampler == "tas-balanced" and not triplets.header["scores"]:
         do = "let a teacher score them (`remargin teach`), or use the sampler tas"
         raise InputError('sampler "tas-balanced" needs triplets with scores', file=triplets.folder, do=do)
@@ -244,7 +278,7 @@ def make_sampler(
         say(f"{clusters:,} topics of {size:.1f} queries on average: batches of {settings.batch_size} are never full")
     find = partial(query_topics, model, queries, rows, clusters, settings.seed)
     topics = run_topics(out / "topics.npy", len(queries), rows, find, resume, say)
-    draw = partial(uniform_pairs, index, triplets.negatives)
+    draw = partial(uniform_pairs, index, triplets.negatives, take=settings.negatives)
     if settings.sampler == "tas-balanced":
         draw = partial(balanced_pairs, index, triplets, drop_bins=settings.drop_bins)
     return TopicSampler(index, topics, settings.batch_size, settings.seed, draw)

@@ -13,6 +13,7 @@ from remargin.errors import InputError
 from remargin.losses.contrastive import ContrastiveLoss
 from remargin.losses.inputs import Similarity
 from remargin.losses.margin import Error, MarginLoss, NamedTarget
+from remargin.losses.softmax_margin import MARGIN_WEIGHT, SoftmaxMarginLoss, Spread
 from remargin.losses.teacher import DualTeacherLoss
 from remargin.model.compute import EngineName
 from remargin.model.optimisation import RateSchedule, Schedule
@@ -20,6 +21,7 @@ from remargin.model.optimisation import RateSchedule, Schedule
 Precision = Literal["auto", "32", "bf16", "16"]
 Compile = Literal["auto", "on", "off"]
 SamplerName = Literal["random", "tas", "tas-balanced"]
+LEARNED = "learned"
 
 
 def idle_settings(target: str, in_batch: bool) -> dict[str, tuple[str, ...]]:
@@ -49,23 +51,41 @@ class LossSettings:
 
     A teacher's margins are multiplied with `teacher_scale`. Without it they are taken as they are for dot products; for
     cosines, which cannot differ by more than 2, they are divided by their 99th percentile.
+
+    `temperature` is a number or "learned". Without `stop_gradient`, the loss's own default holds.
+
+    >>> LossSettings("softmax").stop_gradient, LossSettings("distributed").stop_gradient
+    (True, False)
     """
 
     target: str = "distributed"
     in_batch: bool = False
     error: str = "l2"
-    stop_gradient: bool = False
-    temperature: float = 0.05
+    stop_gradient: bool | None = None
+    temperature: float | str = 0.05
     teacher_scale: float | None = None
+    margin_weight: float = MARGIN_WEIGHT
+    spread: str = "row"
 
     def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf:
-            raise InputError(f"temperature is {self.temperature}", do="it must be a number above 0")
+        stops = self.target in LOSSES and LOSSES[self.target].stop_gradient
+        if self.stop_gradient is None:
+            self.stop_gradient = stops
+        usual = {**{f.name: f.default for f in fields(self)}, "stop_gradient": stops}
+        if isinstance(self.temperature, str):  # as a flag or a file has it
+            self.temperature = _number(self.temperature)
+        if isinstance(self.temperature, str) and self.temperature != LEARNED:
+            raise InputError(f"temperature is {self.temperature!r}", do=f"it must be a number above 0, or {LEARNED}")
+        if isinstance(self.temperature, int | float) and not 0 < self.temperature < math.inf:
+            raise InputError(f"temperature is {self.temperature}", do=f"it must be a number above 0, or {LEARNED}")
+        if not math.isfinite(self.margin_weight):
+            raise InputError(f"margin_weight is {self.margin_weight}", do="it must be a finite number")
+        if self.spread not in get_args(Spread):
+            raise InputError(f"unknown spread {self.spread!r}", do=f"use {', '.join(get_args(Spread))}")
         if self.teacher_scale is not None and not (math.isfinite(self.teacher_scale) and self.teacher_scale > 0):
             raise InputError(f"teacher_scale is {self.teacher_scale}", do="it must be a number above 0")
         if self.error not in get_args(Error):
             raise InputError(f"unknown error {self.error!r}", do=f"use {', '.join(get_args(Error))}")
-        usual = {f.name: f.default for f in fields(self)}
         for case, names in idle_settings(self.target, self.in_batch).items():
             for name in names:
                 if getattr(self, name) != usual[name]:
@@ -87,7 +107,7 @@ class LossSettings:
                 do = f"use {', '.join([*get_args(NamedTarget), *LOSSES])}, or a number"
                 raise InputError(f"unknown target {target!r}", do=do)
             error: Any = self.error
-            return MarginLoss(target, self.in_batch, error, similarity, self.stop_gradient)
+            return MarginLoss(target, self.in_batch, error, similarity, bool(self.stop_gradient))
         except ValueError as error:
             raise InputError(str(error), do="see `remargin fit --help` for the losses") from None
 
@@ -100,18 +120,31 @@ class NamedLoss:
         build: makes the loss from the settings, for an encoder's similarity.
         own: the settings that only this loss reads.
         ignored: the settings of other losses that this loss does not read.
+        stop_gradient: whether it holds its target constant unless it is told otherwise.
     """
 
     build: Callable[[LossSettings, Similarity], nn.Module]
     own: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ("in_batch", "error", "stop_gradient")
+    stop_gradient: bool = False
+
+
+def _contrastive(settings: LossSettings, similarity: Similarity) -> nn.Module:
+    if isinstance(settings.temperature, str):
+        return ContrastiveLoss(learned=True, similarity=similarity)
+    return ContrastiveLoss(settings.temperature, similarity=similarity)
+
+
+def _softmax(settings: LossSettings, similarity: Similarity) -> nn.Module:
+    spread: Any = settings.spread
+    cosine: Any = similarity  # another one is refused
+    return SoftmaxMarginLoss(settings.margin_weight, spread, bool(settings.stop_gradient), cosine)
 
 
 # To add a loss, add it here: the message about unknown targets and the check of settings without effect follow.
 LOSSES: dict[str, NamedLoss] = {
-    "contrastive": NamedLoss(
-        lambda settings, similarity: ContrastiveLoss(settings.temperature, similarity=similarity), own=("temperature",)
-    ),
+    "softmax": NamedLoss(_softmax, own=("margin_weight", "spread"), ignored=("in_batch", "error"), stop_gradient=True),
+    "contrastive": NamedLoss(_contrastive, own=("temperature",)),
 }
 
 
@@ -122,6 +155,7 @@ class FitSettings:
     Attributes:
         loss: which loss, and its own settings.
         steps, batch_size, accumulate: optimiser steps, triplets in a batch, batches in a step.
+        negatives: how many of the negatives of each triplet are in a batch; several that are stored take turns.
         sampler, clusters, drop_bins: which triplets make a batch; see `remargin.training.samplers`.
         in_batch_teacher: an encoder that scores every pair of a batch.
         learning_rate, warm_up, schedule, gamma: the peak learning rate, the share of the steps for linear warm-up, the
@@ -150,6 +184,7 @@ class FitSettings:
     steps: int = 400
     batch_size: int = 64
     accumulate: int = 1
+    negatives: int = 1
     sampler: SamplerName = "random"
     clusters: int | None = None
     drop_bins: int = 0
@@ -184,6 +219,7 @@ class FitSettings:
             "steps",
             "batch_size",
             "accumulate",
+            "negatives",
             "validate_every",
             "validation_depth",
             "validation_queries",
@@ -217,6 +253,9 @@ class FitSettings:
             raise InputError(f"drop_bins is {self.drop_bins}", do="there are 10 bins: leave out 0 to 9 of them")
         if self.drop_bins and self.sampler != "tas-balanced":
             raise InputError("drop_bins without a sampler that has bins", do="use the sampler tas-balanced")
+        if self.negatives > 1 and self.sampler == "tas-balanced":
+            do = "use the sampler random or tas, or one negative"
+            raise InputError(f"negatives is {self.negatives}, but tas-balanced draws pairs of one negative", do=do)
         if self.engine not in get_args(EngineName):
             raise InputError(f"unknown engine {self.engine!r}", do=f"use {', '.join(get_args(EngineName))}")
         if self.compile not in get_args(Compile):

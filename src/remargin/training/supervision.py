@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from remargin.data.triplets import Triplets
 from remargin.errors import InputError
+from remargin.losses.contrastive import ContrastiveLoss
 from remargin.losses.inputs import Similarity
 from remargin.losses.margin import MarginLoss
+from remargin.losses.softmax_margin import SoftmaxMarginLoss
 from remargin.training.batches import TripletBatch
 from remargin.training.settings import FitSettings
 
@@ -85,12 +87,18 @@ def loss_arguments(loss: nn.Module, batch: TripletBatch, device: torch.device) -
 def statistics(
     loss: nn.Module, queries: Tensor, positives: Tensor, negatives: Tensor, arguments: dict[str, Any]
 ) -> dict[str, float]:
-    """Margins of a batch; also targets and the two parts of the loss, if it has them."""
-    left_out = {"loss"}
-    if not isinstance(loss, MarginLoss):
+    """Margins of a batch; also targets, the two parts of the loss, and its temperature, if it has them.
+
+    Of several negatives, all count.
+    """
+    left_out, more = {"loss"}, dict[str, float]()
+    if isinstance(loss, ContrastiveLoss):
+        more["temperature"] = float(loss.temperature)
+    if not isinstance(loss, MarginLoss | SoftmaxMarginLoss):
         left_out |= {"explicit_mean", "spread", "target_mean", "target_min", "target_max"}
         own = getattr(loss, "similarity", None)
         loss, arguments = MarginLoss(similarity="dot" if own == "dot" else "cosine"), {}
     measured = loss.statistics(queries.detach(), positives.detach(), negatives.detach(), **arguments)
     values = torch.stack(measured).tolist()
-    return {name: value for name, value in zip(measured._fields, values, strict=True) if name not in left_out}
+    named = zip(measured._fields, values, strict=True)
+    return more | {name: value for name, value in named if name not in left_out}
