@@ -19,6 +19,7 @@ LABORATORY: dict[str, Any] = {
     "teacher_scale": None,
     "steps": 400,
     "batch_size": 64,
+    "negatives": 1,
     "accumulate": 1,
     "sampler": "random",
     "clusters": None,

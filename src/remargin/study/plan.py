@@ -16,7 +16,7 @@ from remargin.training.settings import PRESETS
 VALIDATIONS = 10
 AT_LEAST_ONE = (
     "triplets", "sweep_triplets", "validate_every", "batch_size", "other_batch_size", "validation_queries",
-    "negatives_depth", "relevant",
+    "negatives_depth", "validation_depth", "relevant",
 )  # fmt: skip
 WHOLE_GRIDS, HALF_GRIDS = 50_000, 10_000
 
@@ -44,6 +44,8 @@ class Plan:
     validation_queries: int = 500
     negatives_depth: int = 1000
     relevant: int = 1  # the lowest grade that R counts; 2 for TREC-DL
+    validation_depth: int = 1000  # BM25's documents that are re-ranked for a dev query, as in the paper
+    full_validation: bool = False  # rank all documents for a dev query instead
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:

@@ -21,7 +21,7 @@ from remargin.study.results import HITS
 from remargin.study.teacher import Teacher
 from remargin.training.validation import Validator
 
-VALIDATION_DEPTH = 1000  # BM25's documents that are re-ranked for a dev query, as in the paper
+FIRST_STAGE = 1000  # BM25's documents for a dev query, of which the plan says how many are re-ranked
 
 
 class TrainingSet:
@@ -54,39 +54,49 @@ class TrainingSet:
         self._teacher, self._given = teacher, triplets
         self._validators: dict[str, Validator] = {}
 
-    def prepared(self, model: str, taught: bool = False) -> Path:
-        """The folder with the collection's tokens and triplets for a backbone."""
-        folder = self.work / ("taught" if taught else "data") / file_name(model)
+    def prepared(self, model: str, taught: bool = False, negatives: int = 1) -> Path:
+        """The folder with the collection's tokens and triplets for a backbone, with some negatives in each triplet."""
+        kind = ("taught" if taught else "data") + _several(negatives)
+        folder = self.work / kind / file_name(model)
         if not folder.exists():
             texts = BiEncoder.from_pretrained(self.backbones[model]).text_settings
             self.say(f"preparing {self.name} for {model}")
-            prepare(self.data, self.backbones[model], folder, self.triplets(taught), **asdict(texts))
+            prepare(self.data, self.backbones[model], folder, self.triplets(taught, negatives), **asdict(texts))
         return folder
 
-    def triplets(self, taught: bool = False) -> Path:
+    def triplets(self, taught: bool = False, negatives: int = 1) -> Path:
         """The triplets as a table: as many as a run sees, with the teacher's scores if wanted."""
-        path = self._given or self._mined()
+        path = self._given or self._mined(negatives)
         return self._teacher.scored(path, lambda: self.first_stage) if taught else path
 
-    def _mined(self) -> Path:
-        path = self.work / "triplets.tsv"
+    def _mined(self, negatives: int = 1) -> Path:
+        path = self.work / f"triplets{_several(negatives)}.tsv"
         remove_parts(path)
         if not path.exists():
             train = Collection.load(self.data, "train")
             pairs = sum(sum(grade > 0 for grade in judged.values()) for judged in train.qrels.values())
             each = -(-self.plan.triplets // max(1, pairs))
             self.say(f"mining {each * pairs:,} triplets")
-            mine(train, path, triplets=each, depth=self.plan.negatives_depth, **MINING)
+            how = {**MINING, "per_triplet": negatives}
+            mine(train, path, triplets=each, depth=self.plan.negatives_depth, **how)
         return path
 
     def validator(self, model: str) -> Validator:
         """The same dev queries for every run, whatever its seed."""
         if model not in self._validators:
-            settings = pinned(validation_depth=VALIDATION_DEPTH, validation_queries=self.plan.validation_queries)
-            self._validators[model] = Validator(self.prepared(model), "dev", settings, self.first_stage, also=[HITS])
+            plan = self.plan
+            depth = None if plan.full_validation else plan.validation_depth
+            settings = pinned(validation_depth=depth, validation_queries=plan.validation_queries)
+            first_stage = None if plan.full_validation else self.first_stage
+            self._validators[model] = Validator(self.prepared(model), "dev", settings, first_stage, also=[HITS])
         return self._validators[model]
 
     @cached_property
     def first_stage(self) -> Run:
         """BM25's documents for the dev queries."""
-        return search(Collection.load(self.data, "dev"), "bm25", k=VALIDATION_DEPTH)
+        return search(Collection.load(self.data, "dev"), "bm25", k=FIRST_STAGE)
+
+
+def _several(negatives: int) -> str:
+    """What names of files have behind them if there are several negatives in a triplet."""
+    return "" if negatives == 1 else f"-{negatives}"
