@@ -179,7 +179,7 @@ def test_a_run_goes_on_wherever_its_folder_is_now(beir: Path, tiny_model: Any, t
 
 
 def test_only_a_margin_loss_has_two_parts(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
-    for target, has_parts in (("contrastive", False), ("0.3", True)):
+    for target, has_parts, has_targets in (("contrastive", 0, 0), ("0.3", 1, 1), ("softmax", 0, 1)):
         lines: list[str] = []
         start = partial(fit, str(beir), str(tiny_model("bert")), tmp_path / target)
         start(settings(target=target, steps=2), say=lines.append)
@@ -189,10 +189,13 @@ def test_only_a_margin_loss_has_two_parts(beir: Path, tiny_model: Any, tmp_path:
         for row in rows:
             assert bool(row["explicit_mean"]) == bool(row["spread"]) == has_parts
             assert row["margin_mean"]
-            assert bool(row["target_max"]) == has_parts
+            assert bool(row["target_max"]) == has_targets
+            assert bool(row["temperature"]) == (not has_parts)
         said = [line for line in lines if line.startswith("step 2/2  loss")]
         assert len(said) == 1
         assert ("(mean " in said[0]) == ("target 0.30" in said[0]) == has_parts
+        assert ("target " in said[0]) == has_targets
+        assert ("temperature 0.0" in said[0]) == (not has_parts)
         figure = run_section(tmp_path / target).figures[0]
         assert isinstance(figure, LineFigure)
         assert (figure.caption == "The loss.") == (not has_parts)

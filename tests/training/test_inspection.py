@@ -44,27 +44,29 @@ def test_with_dot_products_lengths_matter() -> None:
 @pytest.fixture
 def prepared(tiny_model: Any, tmp_path: Path) -> Path:
     train = Collection.load("docstrings:json,csv,textwrap", "train")
-    mine(train, tmp_path / "triplets.tsv", triplets=2)
+    mine(train, tmp_path / "triplets.tsv", triplets=2, per_triplet=2)
     folder = tmp_path / "data"
     prepare("docstrings:json,csv,textwrap", tiny_model(), folder, tmp_path / "triplets.tsv", document_length=64)
     return folder
 
 
-def test_it_is_the_batch_that_training_sees(tiny_model: Any, prepared: Path) -> None:
+@pytest.mark.parametrize("negatives", [1, 2])
+def test_it_is_the_batch_that_training_sees(negatives: int, tiny_model: Any, prepared: Path) -> None:
     model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
     store = TrainingData(prepared)
-    rows = Batches(store, RandomSampler.of(store.triplets, 8, 3)).batch(2)
+    rows = Batches(store, RandomSampler.of(store.triplets, 8, 3, negatives)).batch(2)
     place = 5
     query = store.queries.ids[int(rows.queries[place])]
     first = [store.queries.ids[int(row)] for row in rows.queries].index(query)
-    found = inspect(prepared, model, query, batch=2, batch_size=8, seed=3)
+    found = inspect(prepared, model, query, batch=2, batch_size=8, seed=3, negatives=negatives)
     texts = Collection.load(prepared, "train")
     assert found.query.text == texts.queries[query]
     assert found.positive.id == store.documents.ids[int(rows.positives[first])]
     q = model.encode_queries([texts.queries[query]])[0]
     p = model.encode_documents([texts.documents[found.positive.id]])[0]
     assert found.positive.relevance == pytest.approx(float(q @ p), abs=1e-5)
-    ids = [store.documents.ids[int(row)] for row in rows.negatives]
+    ids = [store.documents.ids[int(row)] for row in rows.negatives.ravel()]
+    assert len(ids) == 8 * negatives
     vectors = model.encode_documents([texts.documents[id] for id in ids])
     targets = (1 + vectors @ p) / 2
     for shown in found.negatives:

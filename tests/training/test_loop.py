@@ -6,6 +6,7 @@ import csv
 import json
 import logging
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from remargin.training import loop
 from remargin.training.engine import Engine
 from remargin.training.loop import train
 from remargin.training.optimiser import make_optimiser
-from remargin.training.settings import PRESETS, FitSettings
+from remargin.training.settings import PRESETS, FitSettings, LossSettings
 from remargin.training.validation import Validator
 
 from .conftest import random_batches, settings, silent
@@ -164,7 +165,7 @@ def test_clipping_and_patience_can_be_switched_off() -> None:
     assert (FitSettings.preset(clip=None).clip, FitSettings.preset("paper", patience=None).patience) == (None, None)
 
 
-@pytest.mark.parametrize("target", ["0.3", "adaptive", "distributed", "mean", "contrastive"])
+@pytest.mark.parametrize("target", ["0.3", "adaptive", "distributed", "mean", "contrastive", "softmax"])
 def test_every_loss_trains(target: str, model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
     chosen = settings(target=target, steps=30, log_every=1, learning_rate=3e-3)
     train(model, prepared, tmp_path / "run", settings=chosen, say=silent)
@@ -294,6 +295,14 @@ def test_eight_bits_need_their_package(model: BiEncoder, monkeypatch: pytest.Mon
         ({"error": "l3"}, "unknown error 'l3'; use l2, l1, softplus"),
         ({"target": "contrastive", "error": "l1"}, "error does nothing for the contrastive loss; leave it out"),
         ({"temperature": 0.1}, "temperature does nothing for other losses than contrastive"),
+        ({"temperature": "warm"}, "temperature is 'warm'; it must be a number above 0, or learned"),
+        ({"temperature": "-1"}, "temperature is -1.0; it must be a number above 0, or learned"),
+        ({"target": "softmax", "error": "l1"}, "error does nothing for the softmax loss; leave it out"),
+        ({"target": "softmax", "spread": "column"}, "unknown spread 'column'; use row, batch, running"),
+        ({"target": "softmax", "margin_weight": float("inf")}, "margin_weight is inf; it must be a finite number"),
+        ({"target": "contrastive", "stop_gradient": True}, "stop_gradient does nothing for the contrastive loss"),
+        ({"negatives": 0}, "negatives is 0; it must be at least 1"),
+        ({"negatives": 2, "sampler": "tas-balanced"}, "but tas-balanced draws pairs of one negative; use the sampler"),
         ({"target": "1e-1", "stop_gradient": True}, "stop_gradient does nothing for targets that are constant anyway"),
         ({"target": "teacher", "in_batch": True, "error": "l1"}, "error does nothing for two teachers"),
         ({"teacher_scale": 0.5}, "teacher_scale does nothing for other targets than teacher"),
@@ -302,6 +311,23 @@ def test_eight_bits_need_their_package(model: BiEncoder, monkeypatch: pytest.Mon
 def test_wrong_settings_are_one_clear_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         FitSettings.preset(**options)
+
+
+def test_the_softmax_loss_refuses_an_encoder_of_dot_products() -> None:
+    with pytest.raises(InputError, match="similarity='dot': the softmax loss needs 'cosine'"):
+        FitSettings.preset(target="softmax").loss.build("dot")
+
+
+@pytest.mark.parametrize("target", ["0.3", "adaptive", "distributed", "mean", "teacher", "contrastive", "softmax"])
+def test_what_the_loss_decides_itself_is_resolved(target: str) -> None:
+    """So that a resumed run compares what it was trained with; all but the softmax loss as before there was one."""
+    found = asdict(LossSettings(target))
+    assert found.pop("stop_gradient") is (target == "softmax")
+    assert (found.pop("margin_weight"), found.pop("spread")) == (0.5, "row")
+    usual = {"target": target, "in_batch": False, "error": "l2", "temperature": 0.05, "teacher_scale": None}
+    assert found == usual
+    assert LossSettings(**asdict(LossSettings(target))) == LossSettings(target)
+    assert LossSettings("contrastive", temperature="0.1") == LossSettings("contrastive", temperature=0.1)
 
 
 def test_a_wrong_target_is_one_clear_line() -> None:

@@ -63,7 +63,7 @@ class SoftmaxMarginLoss(nn.Module):
         margin_weight: c.
         spread: whose standard deviation is the temperature: that of each query's targets ("row"), of all targets of the
             batch ("batch"), or the exponential running mean of the latter ("running"), which is part of the loss's
-            state. The mean in the margins is always that of the query's targets.
+            state and moves in training mode only. The mean in the margins is always that of the query's targets.
         stop_gradient: hold the target constant in the backward pass. Without it, the gradient flows through t_ij, but
             never through mean and standard deviation.
         similarity: "cosine". Dot products are refused: those of queries and of positives may differ in scale, so that
@@ -170,8 +170,8 @@ class SoftmaxMarginLoss(nn.Module):
         usable = (count >= FEW) & (spread >= LEAST_SPREAD)
         if self.spread == "running":
             before = self.running_spread.to(spread.dtype)
-            among_others = torch.where(before > 0, before.lerp(spread, MOMENTUM), spread)
-            spread = torch.where(usable, among_others, before)
+            running = torch.where(before > 0, before.lerp(spread, MOMENTUM if update else 0.0), spread)
+            spread = torch.where(usable, running, before)
             usable = spread > 0
             if update:
                 self.running_spread.copy_(spread.squeeze())

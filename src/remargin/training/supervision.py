@@ -93,7 +93,7 @@ def statistics(
     """
     left_out, more = {"loss"}, dict[str, float]()
     if isinstance(loss, ContrastiveLoss):
-        more["temperature"] = float(loss.temperature)
+        more["temperature"] = torch.as_tensor(loss.temperature).item()
     if not isinstance(loss, MarginLoss | SoftmaxMarginLoss):
         left_out |= {"explicit_mean", "spread", "target_mean", "target_min", "target_max"}
         own = getattr(loss, "similarity", None)
