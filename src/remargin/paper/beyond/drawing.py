@@ -65,7 +65,10 @@ def section(name: str, title: str, by_model: ByModel, settings: Mapping[str, Any
 
 def _summary(model: str, collections: Sequence[CollectionRows], requirements: Sequence[Requirement]) -> str:
     """The recipe beside its rival, and how many requirements hold."""
-    verdict = ", ".join(f"{count} {words}" for words, count in counts(requirements).items() if count)
+    several = {"holds": "hold", "does not hold": "do not hold", "cannot be told yet": "cannot be told yet"}
+    verdict = ", ".join(
+        f"{count} {words if count == 1 else several[words]}" for words, count in counts(requirements).items() if count
+    )
     shared = shared_rows(collections)
     known = [name for name in (UNTRAINED, RIVAL, RECIPE) if name in shared]
     means = "; ".join(
@@ -81,11 +84,15 @@ def _pair(home: float, away: float | None) -> str:
 def overview(title: str, collections: Sequence[CollectionRows]) -> Table:
     """A line for each row: means, differences to the tuned rival and to no training, and cost."""
     shared = shared_rows(collections)
-    header = ["system", "home", "away", "home, to the rival", "away, to no training", "weight", "total compute"]
+    compared = ["home, to the rival", "away, to no training"]
+    header = ["system", "home", "away", *compared, "weight", "total compute", "trials"]
     blocks = [
         Block(label, [_line(collections, name, shared) for name in names]) for label, names in _grouped(shared).items()
     ]
-    notes = [f"Differences with 95% intervals. The rival is {RIVAL.text}; weight is that of the trained weights."]
+    notes = [
+        f"Differences with 95% intervals. The rival is {RIVAL.text}; weight is that of the trained weights. "
+        "Trials are the part of the total compute that dev chose among."
+    ]
     left_out = {name.text for c in collections for name in c.rows} - {name.text for name in shared}
     if left_out:
         notes.append(f"Not on every collection, and so left out: {'; '.join(sorted(left_out))}.")
@@ -110,7 +117,7 @@ def _line(collections: Sequence[CollectionRows], name: RowName, shared: Sequence
     if name != UNTRAINED:
         to_untrained = _difference(away_differences(collections, name, UNTRAINED))
     weights = [row.weight for row in rows if row.weight is not None]
-    seconds = fsum(row.seconds for row in rows)
+    seconds, trials = fsum(row.seconds for row in rows), fsum(row.trial_seconds for row in rows)
     return [
         Cell(name.text, bold=name == RECIPE),
         number(macro_home(collections, name), bold=name == RECIPE),
@@ -118,8 +125,13 @@ def _line(collections: Sequence[CollectionRows], name: RowName, shared: Sequence
         to_rival,
         to_untrained,
         number(fmean(weights) if weights else None, 2),
-        Cell(time_text(seconds), value=seconds) if seconds else MISSING,
+        _time(seconds),
+        _time(trials),
     ]
+
+
+def _time(seconds: float) -> Cell:
+    return Cell(time_text(seconds), value=seconds) if seconds else MISSING
 
 
 def _difference(groups: Mapping[str, Sequence[float]]) -> Cell:

@@ -46,6 +46,7 @@ class Row:
         away: of every query of other collections, by the names of their files.
         seconds: training with all trials that dev chose among, and blending: what one model costs.
         dev: the validation of the model that is measured, as the mean over seeds; None without training.
+        trial_seconds: the part of `seconds` that went into trials.
         weight: of the trained weights, as the mean over seeds; None without blending.
         chosen: what dev chose, for people.
     """
@@ -56,6 +57,7 @@ class Row:
     dev: float | None = None
     weight: float | None = None
     chosen: str = ""
+    trial_seconds: float = 0.0
 
     @property
     def home_mean(self) -> float:
@@ -113,7 +115,8 @@ def _system_rows(results: Results, model: str, system: System) -> dict[RowName, 
     choice = choose(results, model, system)
     runs = [results.run(spec, *measures(results)) for spec in choice.with_seeds(results.plan.seeds)]
     blends = [blend_of(run) for run in runs]
-    seconds = fmean(run.seconds for run in runs) + _trial_seconds(results, choice)
+    trials = _trial_seconds(results, choice)
+    seconds = fmean(run.seconds for run in runs) + trials
     chosen = chosen_text(system, choice.tuned_to, choice.spec.rate)
     return {
         RowName(system.name): Row(
@@ -122,6 +125,7 @@ def _system_rows(results: Results, model: str, system: System) -> dict[RowName, 
             seconds,
             fmean(run.dev for run in runs),
             chosen=chosen,
+            trial_seconds=trials,
         ),
         RowName(system.name, True): Row(
             over_seeds([run.test(blended_at(TEST, CHOSEN)) for run in runs]),
@@ -130,6 +134,7 @@ def _system_rows(results: Results, model: str, system: System) -> dict[RowName, 
             fmean(blend.value for blend in blends),
             fmean(blend.chosen for blend in blends),
             chosen,
+            trials,
         ),
     }
 
