@@ -32,7 +32,7 @@ AS_BEFORE: Settings = {
     "loss.margin_weight": 0.5,  # of the softmax loss alone
     "loss.spread": "row",  # of the softmax loss alone
 }
-MINING_AS_BEFORE: Settings = {}
+MINING_AS_BEFORE: Settings = {"bound": None, "suspicious": None, "vectors": None}
 
 KEPT: dict[str, Any] = json.loads(SNAPSHOT.read_text())
 
