@@ -1,4 +1,4 @@
-"""sentence-transformers' own trainer at its documented defaults, on triplets and test queries as `reproduce beyond` has.
+"""sentence-transformers' own trainer at its documented defaults, on triplets and queries as `reproduce beyond` has.
 
     python benchmarks/st_defaults.py MODEL COLLECTION --out FOLDER [--triplets 100000] [--away cranfield] [--seed 0]
 
