@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from remargin.training.settings import LossSettings
@@ -29,6 +29,7 @@ class RunSpec:
         learned_temperature: whether the contrastive loss learns its temperature.
         warm_up: the share of the steps for linear warm-up; None for the preset's.
         negatives: how many negatives of a triplet are in a step.
+        second_round: whether its negatives were mined by the model of the same run without it, see `first_round`.
     """
 
     model: str
@@ -51,6 +52,17 @@ class RunSpec:
     learned_temperature: bool = False
     warm_up: float | None = None
     negatives: int = 1
+    second_round: bool = False
+
+    @property
+    def first_round(self) -> RunSpec | None:
+        """The run whose model, half-way from its start, mines the negatives of this one; None for BM25's negatives.
+
+        >>> first = RunSpec("minilm", "softmax", 128, 100_000, 2e-4)
+        >>> replace(first, second_round=True).first_round == first
+        True
+        """
+        return replace(self, second_round=False) if self.second_round else None
 
     @property
     def taught(self) -> bool:

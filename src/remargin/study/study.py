@@ -24,7 +24,7 @@ from remargin.errors import InputError
 from remargin.files.atomic import locked, new_file, remove_folder, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.headers import write_header
-from remargin.model.blend import similarity_trained
+from remargin.model.blend import blended, similarity_trained
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import verify_model
 from remargin.progress import tell
@@ -166,6 +166,16 @@ class Study:
             find_blend(start, trained, self.training.validator(model), raw).save(result.folder)
         return model_at(start, trained, point, result)
 
+    def prepare_run(self, spec: RunSpec) -> Path:
+        """What a run trains on, made if it is not there: for a second round, by the first round's model half-way."""
+        return self.training.prepared_for(spec, lambda: self._half_way(spec))
+
+    def _half_way(self, spec: RunSpec) -> BiEncoder:
+        first = spec.first_round
+        assert first is not None
+        start = BiEncoder.from_pretrained(self.backbones[spec.model], seed=spec.seed)
+        return blended(start, BiEncoder.from_pretrained(self.model(first).parent / "last"), 0.5)
+
     def model(self, spec: RunSpec) -> Path:
         """The folder of a run's best model; if that is no more, of the same training again, which is not measured."""
         kept, again = (self.work / folder / spec.key / "best" for folder in ("fits", "again"))
@@ -198,6 +208,7 @@ class Study:
 
     def _train(self, spec: RunSpec, fitted: Path, second_teacher: RunSpec | None = None) -> Result:
         second = None if second_teacher is None else self.model(second_teacher)
+        self.prepare_run(spec)
         result = train(spec, self.training, fitted, self.results.folder(spec.key), second, self._make_loss)
         if self.jobs > 1:
             result.joules = None  # the device counts what all runs use together

@@ -56,7 +56,7 @@ def train(
         second_teacher: a model that scores the pairs of a batch, for runs with two teachers.
         make_loss: builds a loss that the settings of `fit` do not have; None for all others.
     """
-    data = training.prepared(spec.model, spec.taught, spec.negatives)
+    data = training.prepared_for(spec)
     model = BiEncoder.from_pretrained(training.backbones[spec.model], seed=spec.seed)
     settings = run_settings(spec, training.plan, teacher_scale(spec, data, model.similarity), second_teacher)
     targets = None

@@ -146,6 +146,7 @@ def test_factors_change_one_thing_at_a_time(tmp_path: Path) -> None:
         "triplets": [50, 200, 1000, 4000],
         "batch size": [10, 32, 64, 256, 512],
         "negatives of a triplet": [1, 2, 4],
+        "round of mining": [1, 2],
     }
     results = make_results(tmp_path / "study")
     train(results, "beyond-factors")

@@ -1,4 +1,4 @@
-"""One factor at a time, for the recipe and for its rival: triplets, batch size, negatives of a triplet."""
+"""One factor at a time, for the recipe and for its rival: triplets, batch size, negatives, a second round of mining."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ def changes(plan: Plan) -> dict[str, list[tuple[int, dict[str, Any]]]]:
         "triplets": [(value, {"triplets": value}) for value in triplets],
         "batch size": [(value, {"batch_size": value}) for value in sizes],
         "negatives of a triplet": [(value, {"negatives": value}) for value in (1, *NEGATIVES)],
+        "round of mining": [(1, {}), (2, {"second_round": True})],
     }
 
 
@@ -73,7 +74,7 @@ def _tasks(results: Results) -> Iterator[Task]:
         for system in SYSTEMS:
             choice = declare(results, model, system)
             specs = [spec for _, _, spec in _specs(results.plan, choice.spec)]
-            yield from choice.runs(list(dict.fromkeys(specs)), measures(results))
+            yield from choice.runs(list(dict.fromkeys(specs)), measures(results))  # a first round before its second
 
 
 def findings(results: Results) -> Mapping[str, Factors]:
