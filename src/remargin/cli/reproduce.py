@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from remargin.study.scheduler import Schedule
 
 PLAN = ("preset", "rates", "seeds", "margins", "temperatures", "teacher_scales", "batch_size", "other_batch_size",
-        "sweep_triplets", "validate_every", "validation_queries", "patience", "relevant")  # fmt: skip
+        "sweep_triplets", "validate_every", "validation_queries", "validation_depth", "full_validation", "patience",
+        "relevant")  # fmt: skip
 TRAINING = ("model", "budget", "zero_shot", "also_test", "triplets", "jobs", "plan", "epoch", *PLAN)
 FROM_FILES = "a study that is made again from its files (without --data)"
 GRIDS, COLLECTIONS, TRAIN = "Grids and seeds", "Collections", "Training"
@@ -34,14 +35,22 @@ GRIDS, COLLECTIONS, TRAIN = "Grids and seeds", "Collections", "Training"
 EXPERIMENT_HELP = """
 One or several of: loss-geometry (figure 2), static-margins (figure 3), adaptive-margins (figure 4), distributed-margins
 (figure 5), target-evolution (figure 6), instance (table 2), variants (table 3), baselines (table 4), zero-shot (table
-5), memory (mixed precision and 8-bit states); claims (only the verdicts on the paper's claims); or all.
+5), memory (mixed precision and 8-bit states); claims (only the verdicts on the paper's claims); or all. Not the paper's
+and not in all: beyond (the recipe of `remargin fit` against a tuned rival, at home and away), beyond-rivals,
+beyond-variants, beyond-paper, beyond-constants, beyond-path, beyond-factors.
 """
 
 
 def reproduce(
     context: typer.Context,
     experiments: Annotated[list[str], typer.Argument(metavar="EXPERIMENT...", help=EXPERIMENT_HELP)],
-    out: Annotated[Path, typer.Option(help="Folder of the study. If interrupted, the same command resumes.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder of the study. If interrupted, the same command resumes. Without --data, also a folder of "
+            "studies of several collections, which `beyond` is drawn over."
+        ),
+    ],
     data: Annotated[
         str | None,
         typer.Option(help=f"{DATA_WITH_SPLITS} Without --data, tables and figures are drawn from the results in OUT."),
@@ -70,8 +79,8 @@ def reproduce(
     zero_shot: Annotated[
         list[str] | None,
         typer.Option(
-            help="Collections for table 5: BEIR folders, irds:NAME, or BEIR names such as scifact or SCF. NAME=DATA "
-            "sets the name of the column.",
+            help="Collections for table 5, and away for `beyond`: BEIR folders, irds:NAME, or BEIR names such as "
+            "scifact or SCF. NAME=DATA sets the name of the column.",
             rich_help_panel=COLLECTIONS,
         ),
     ] = None,
@@ -98,7 +107,7 @@ def reproduce(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Preset of the training settings, as in `remargin fit`: paper, released or default.",
+            help="Preset of the training settings: paper, released, or default, which is pinned for studies.",
             rich_help_panel=TRAIN,
             show_default="paper; default with --budget",
         ),
@@ -127,6 +136,20 @@ def reproduce(
         int | None,
         typer.Option(help="Maximum number of validation queries.", rich_help_panel=TRAIN, show_default="500"),
     ] = None,
+    validation_depth: Annotated[
+        int | None,
+        typer.Option(
+            help="BM25's documents to re-rank for a validation query.", rich_help_panel=TRAIN, show_default="1000"
+        ),
+    ] = None,
+    full_validation: Annotated[
+        bool | None,
+        typer.Option(
+            help="Rank all documents for a validation query, instead of re-ranking BM25's.",
+            rich_help_panel=TRAIN,
+            show_default="off",
+        ),
+    ] = None,
     patience: Annotated[
         int | None,
         typer.Option(
@@ -144,7 +167,9 @@ def reproduce(
     seeds: Annotated[
         list[int] | None,
         typer.Option(
-            help="Random seeds of table 3; other experiments use the first.", rich_help_panel=GRIDS, show_default="0"
+            help="Random seeds of table 3 and `beyond`; other experiments use the first.",
+            rich_help_panel=GRIDS,
+            show_default="0",
         ),
     ] = None,
     margins: Annotated[
@@ -168,7 +193,7 @@ def reproduce(
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Reproduce tables and figures of the paper, with your own models and data."""
+    """Reproduce tables and figures of the paper, and the study beyond it, with your own models and data."""
     import remargin
     from remargin.paper.claims.table import checked_only
     from remargin.paper.running import ALL, CLAIMS

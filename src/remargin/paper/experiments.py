@@ -1,4 +1,4 @@
-"""The paper's tables and figures, in the paper's order.
+"""The paper's tables and figures, in the paper's order, and after them the study beyond the paper.
 
 To add one, write its file, with tasks, findings and draw, and add a line here.
 """
@@ -18,6 +18,7 @@ from remargin.paper import (
     variants,
     zero_shot,
 )
+from remargin.paper.beyond.experiments import BEYOND
 from remargin.study.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment[Any]] = {
@@ -35,3 +36,5 @@ EXPERIMENTS: dict[str, Experiment[Any]] = {
         memory.EXPERIMENT,
     )
 }
+# What `reproduce all` leaves out: it is not the paper's.
+EVERY: dict[str, Experiment[Any]] = {**EXPERIMENTS, **BEYOND}

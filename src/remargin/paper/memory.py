@@ -19,11 +19,11 @@ from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.columns import file_name
 from remargin.study.experiment import Experiment
 from remargin.study.hardware import hardware, peak_memory
+from remargin.study.pinned import pinned
 from remargin.study.results import Results
 from remargin.study.study import Study
 from remargin.study.tasks import Task
 from remargin.training.loop import train
-from remargin.training.settings import FitSettings
 
 FORMAT = "remargin-memory-1"
 STEPS = 5
@@ -103,7 +103,7 @@ class MeasureMemory:
 
     def _peak(self, study: Study, chosen: dict[str, Any]) -> int | None:
         """The most memory in use during a few steps."""
-        settings = FitSettings.preset(steps=STEPS, batch_size=self.batch_size, log_every=STEPS, graphs=False, **chosen)
+        settings = pinned(steps=STEPS, batch_size=self.batch_size, log_every=STEPS, graphs=False, **chosen)
         data, encoder = study.training.prepared(self.model), BiEncoder.from_pretrained(study.backbones[self.model])
         folder = study.work / "memory"
         shutil.rmtree(folder, ignore_errors=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from remargin.errors import InputError
 from remargin.files.atomic import refuse_existing
 from remargin.paper.claims.table import claims
-from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.experiments import EVERY
 from remargin.paper.findings import Findings
 from remargin.paper.running import CLAIMS
 from remargin.reports.collect import sections_in, studies_in
@@ -59,16 +59,16 @@ def report(
 def _sections(folder: Path, named: bool) -> list[Section]:
     if is_packed(folder):
         return list(draw_packed(Results.open(folder, say=lambda line: None)).values())
-    return sections_in(folder, named, order=[*EXPERIMENTS, CLAIMS])
+    return sections_in(folder, named, order=[*EVERY, CLAIMS])
 
 
 def draw_packed(results: Results) -> dict[str, Section]:
     """Every section that a packed study has the results for, and the verdicts on the claims."""
     findings = Findings()
-    findings.add_all(EXPERIMENTS.values(), results)
+    findings.add_all(EVERY.values(), results)
     sections = {
         name: experiment.draw(results, findings[experiment])
-        for name, experiment in EXPERIMENTS.items()
+        for name, experiment in EVERY.items()
         if experiment in findings
     }
     return {**sections, CLAIMS: claims(findings)}

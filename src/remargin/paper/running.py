@@ -10,12 +10,14 @@ from typing import Any
 
 from remargin.errors import InputError
 from remargin.files.atomic import locked
+from remargin.paper.beyond.collections import TOGETHER, draw_together
 from remargin.paper.claims.claim import Verdict
 from remargin.paper.claims.table import check_claims, claims
-from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.experiments import EVERY, EXPERIMENTS
 from remargin.paper.findings import Findings
 from remargin.paper.released import released_loss
 from remargin.progress import tell
+from remargin.reports.collect import studies_in
 from remargin.reports.page import write_page
 from remargin.reports.sections import FILE, Section
 from remargin.study.experiment import Experiment, declared_by
@@ -50,14 +52,15 @@ def reproduce(
     typed: Collection[str] = (),
     say: Callable[[str], None] = tell,
 ) -> Reproduced:
-    """Make tables and figures of the paper, with your own models and data.
+    """Make tables and figures of the paper, and of the study beyond it, with your own models and data.
 
     Training runs that the folder has are not trained again: an interrupted study resumes, and without `data` everything
     is drawn from the results alone.
 
     Args:
-        experiments: names of `EXPERIMENTS`; "claims" for the verdicts alone, or "all".
-        out: the study's folder.
+        experiments: names of `EVERY`; "claims" for the verdicts alone, or "all" for all of the paper's.
+        out: the study's folder. Without `data`, also a folder of studies, which the experiments beyond the paper are
+            drawn over.
         data: the collection: needs train, dev and test queries. Without it, nothing is trained.
         model: the encoders to start from, folders or hub names, by the names that tables give them.
         budget: the most triplets of a run; sweeps, validations and grids shrink with it.
@@ -79,10 +82,14 @@ def reproduce(
         ['loss-geometry']
     """
     out, names = Path(out), experiment_names(experiments)
-    if data is None and not is_study(out) and names and not any(EXPERIMENTS[n].needs_results for n in names):
+    if data is None and not is_study(out) and names and not any(EVERY[n].needs_results for n in names):
         require_own_folder(out)
-        sections = [EXPERIMENTS[name].section(None).save(out / name, overwrite=True) for name in names]
+        sections = [EVERY[name].section(None).save(out / name, overwrite=True) for name in names]
         return Reproduced(sections, _page(out, "The paper's experiments"))
+    if data is None and not is_study(out) and studies_in(out):
+        drawn = draw_together(out, names or list(TOGETHER), say)
+        sections = [section.save(out / section.name, overwrite=True) for section in drawn]
+        return Reproduced(sections, _page(out, f"Beyond the paper: {out.absolute().name}"))
     if data is None:
         require_study(out)
         results = Results.open(out, say)
@@ -184,6 +191,8 @@ def _drawn(results: Results, names: Sequence[str]) -> list[Path]:
     _add_others(findings, results)
     if not findings:
         raise InputError("has no experiments yet", file=results.out, do="make some: `remargin reproduce NAME`")
+    if names and not any(experiment in findings for experiment in EXPERIMENTS.values()):
+        return folders  # nothing that the paper's claims are about
     return [*folders, claims(findings).save(results.out / CLAIMS, overwrite=True)]
 
 
@@ -211,18 +220,18 @@ def experiment_names(given: str | Sequence[str]) -> list[str]:
         return list(EXPERIMENTS)
     names = list(dict.fromkeys(word for word in words if word != CLAIMS))
     for name in names:
-        if name not in EXPERIMENTS:
-            raise InputError(f"unknown experiment {name!r}", do=f"use {', '.join(EXPERIMENTS)}, {CLAIMS}, or {ALL}")
+        if name not in EVERY:
+            raise InputError(f"unknown experiment {name!r}", do=f"use {', '.join(EVERY)}, {CLAIMS}, or {ALL}")
     return names
 
 
 def _experiments(names: Sequence[str]) -> list[Experiment[Any]]:
-    return [EXPERIMENTS[name] for name in names]
+    return [EVERY[name] for name in names]
 
 
 def sections_of(folder: Path) -> list[Section]:
     """The sections that a study's folder has so far, in the paper's order."""
-    return [Section.load(folder / name) for name in (*EXPERIMENTS, CLAIMS) if (folder / name / FILE).exists()]
+    return [Section.load(folder / name) for name in (*EVERY, CLAIMS) if (folder / name / FILE).exists()]
 
 
 def require_study(out: Path) -> None:

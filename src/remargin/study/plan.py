@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from remargin.errors import InputError
-from remargin.training.settings import PRESETS, FitSettings
+from remargin.study.pinned import pinned
+from remargin.training.settings import PRESETS
 
 # A scaled-down run is validated so often, and grids lose points below so many triplets.
 VALIDATIONS = 10
 AT_LEAST_ONE = (
     "triplets", "sweep_triplets", "validate_every", "batch_size", "other_batch_size", "validation_queries",
-    "negatives_depth", "relevant",
+    "negatives_depth", "validation_depth", "relevant",
 )  # fmt: skip
 WHOLE_GRIDS, HALF_GRIDS = 50_000, 10_000
 
@@ -25,7 +26,7 @@ class Plan:
     """The paper's settings: an epoch of MS MARCO, validated every 500 steps of 128, sweeps on 2.56M triplets.
 
     Learning rates are a grid from which dev chooses, the same for every row; without any, it is the preset's alone.
-    `preset` has the rest of `fit`'s settings.
+    `preset` has the rest of the settings, see `pinned`.
     """
 
     triplets: int = 39_780_811
@@ -43,14 +44,14 @@ class Plan:
     validation_queries: int = 500
     negatives_depth: int = 1000
     relevant: int = 1  # the lowest grade that R counts; 2 for TREC-DL
+    validation_depth: int = 1000  # BM25's documents that are re-ranked for a dev query, as in the paper
+    full_validation: bool = False  # rank all documents for a dev query instead
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise InputError(f"unknown preset {self.preset!r}", do=f"use {', '.join(PRESETS)}")
         if not self.rates:
-            object.__setattr__(
-                self, "rates", (FitSettings.preset(self.preset, batch_size=self.batch_size).learning_rate,)
-            )
+            object.__setattr__(self, "rates", (pinned(self.preset, batch_size=self.batch_size).learning_rate,))
         for name in ("margins", "temperatures", "teacher_scales", "rates", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name} is empty", do="give one value or more")

@@ -8,6 +8,7 @@ from remargin.data.collection import Collection
 from remargin.errors import InputError
 from remargin.evaluation.measures import Evaluation
 from remargin.model.encoder import BiEncoder
+from remargin.study.blending import kind_of
 from remargin.study.columns import Column, stems
 from remargin.study.full_ranking import FullRanking
 from remargin.study.results import LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST
@@ -34,29 +35,29 @@ class Rankings:
         relevant: int,
         say: Callable[[str], None],
     ) -> None:
-        own = {what: {f"{what}.csv.gz": (data, "test")} for what in (TEST, LAST)}
-        further = {what: {f"{what}.csv.gz": (column.parts[0], column.split)} for what, column in tests.items()}
+        own = {what: {"": (data, "test")} for what in (TEST, LAST)}
+        further = {what: {"": (column.parts[0], column.split)} for what, column in tests.items()}
         others = {
             what: {
-                f"{what}/{stem}.csv.gz": (part, column.split)
+                f"/{stem}": (part, column.split)
                 for column in zero_shot
                 for part, stem in zip(column.parts, stems(column), strict=True)
             }
             for what in (ZERO_SHOT, ZERO_SHOT_LAST)
         }
-        self._files: dict[str, dict[str, tuple[str, str]]] = own | further | others
-        self._own = [(data, "test"), *(source for files in further.values() for source in files.values())]
+        self._sources: dict[str, dict[str, tuple[str, str]]] = own | further | others  # by what follows in file names
+        self._own = [(data, "test"), *(source for sources in further.values() for source in sources.values())]
         self._relevant, self._say = relevant, say
         self._kept: dict[tuple[str, str], FullRanking] = {}
 
     def __contains__(self, what: str) -> bool:
         """Whether it can be measured: a study that goes on need not be told of all collections again."""
-        return bool(self._files.get(what))
+        return bool(self._sources.get(kind_of(what)))
 
     def measure(self, what: str, model: BiEncoder | None, backbone: str) -> Iterator[tuple[str, Evaluation]]:
         """The scores of every query, with the name of their file. Without a model it is BM25 that ranks."""
-        for name, (data, split) in self._files[what].items():
-            yield name, self._ranking(data, split).measure(model, backbone)
+        for name, (data, split) in self._sources[kind_of(what)].items():
+            yield f"{what}{name}.csv.gz", self._ranking(data, split).measure(model, backbone)
 
     @property
     def queries(self) -> dict[str, str]:

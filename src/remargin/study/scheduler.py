@@ -150,7 +150,7 @@ def _work_together(study: Study, declare: Declare) -> None:
 def _prepare(study: Study, task: Task) -> None:
     """Make what processes share, such as tokens and a teacher's scores, so that no two of them make it."""
     if isinstance(task, Train):
-        study.training.prepared(task.spec.model, task.spec.taught)
+        study.prepare_run(task.spec)
         if task.second_teacher is not None:
             study.model(task.second_teacher)
     if task.model is not None:

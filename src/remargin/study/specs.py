@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from remargin.training.settings import LossSettings
@@ -24,6 +24,12 @@ class RunSpec:
         sampler: how batches are drawn, with `drop_bins`.
         early_stopping: with the plan's patience; else all triplets are seen.
         teacher_scale: what a teacher's margins are multiplied with beside their natural scale, see `natural_scale`.
+        margin_weight, spread: of the softmax loss, as for `LossSettings`.
+        unstopped: whether gradients go through the targets of the softmax loss, which stops them.
+        learned_temperature: whether the contrastive loss learns its temperature.
+        warm_up: the share of the steps for linear warm-up; None for the preset's.
+        negatives: how many negatives of a triplet are in a step.
+        second_round: whether its negatives were mined by the model of the same run without it, see `first_round`.
     """
 
     model: str
@@ -40,6 +46,23 @@ class RunSpec:
     drop_bins: int = 0
     early_stopping: bool = False
     teacher_scale: float = 1.0
+    margin_weight: float = 0.5
+    spread: str = "row"
+    unstopped: bool = False
+    learned_temperature: bool = False
+    warm_up: float | None = None
+    negatives: int = 1
+    second_round: bool = False
+
+    @property
+    def first_round(self) -> RunSpec | None:
+        """The run whose model, half-way from its start, mines the negatives of this one; None for BM25's negatives.
+
+        >>> first = RunSpec("minilm", "softmax", 128, 100_000, 2e-4)
+        >>> replace(first, second_round=True).first_round == first
+        True
+        """
+        return replace(self, second_round=False) if self.second_round else None
 
     @property
     def taught(self) -> bool:
@@ -67,11 +90,22 @@ class RunSpec:
 
     def settings(self) -> dict[str, Any]:
         """Its part of `FitSettings`."""
-        return {
-            **asdict(LossSettings(self.target, self.in_batch, "l2", self.stop_gradient, self.temperature)),
+        given = {
+            "stop_gradient": True if self.stop_gradient else False if self.unstopped else None,
+            "margin_weight": None if self.margin_weight == 0.5 else self.margin_weight,
+            "spread": None if self.spread == "row" else self.spread,
+            "temperature": "learned" if self.learned_temperature else self.temperature,
+        }
+        loss: dict[str, Any] = {
+            name: value for name, value in given.items() if value is not None
+        }  # else the loss's own
+        settings = {
+            **asdict(LossSettings(target=self.target, in_batch=self.in_batch, error="l2", **loss)),
             "batch_size": self.batch_size,
             "learning_rate": self.rate,
             "seed": self.seed,
             "sampler": self.sampler,
             "drop_bins": self.drop_bins,
         }
+        further = {"warm_up": self.warm_up, "negatives": None if self.negatives == 1 else self.negatives}
+        return settings | {name: value for name, value in further.items() if value is not None}

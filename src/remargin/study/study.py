@@ -5,6 +5,7 @@
       runs/KEY/run.json       what came of a run: validations, time, energy, memory, hardware, versions
       runs/KEY/test.csv.gz    the measures of every test query; last.csv.gz those of the last model instead of the best
       runs/KEY/zero-shot/     the same on other collections
+      runs/KEY/blend.json     the path from the start to the trained weights on dev; test@0.5.csv.gz: measures on it
       runs/KEY/targets.csv.gz the targets of the first and last batches
       work/                   tokens, triplets and models while they are needed; may be deleted
 
@@ -23,9 +24,12 @@ from remargin.errors import InputError
 from remargin.files.atomic import locked, new_file, remove_folder, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.headers import write_header
+from remargin.model.blend import blended, similarity_trained
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import verify_model
 from remargin.progress import tell
+from remargin.study.blending import CHOSEN, find_blend, model_at, point_of
+from remargin.study.blending import FILE as BLEND
 from remargin.study.columns import Column, find_column, require_distinct, test_columns
 from remargin.study.header import WORK, describe, read_study, take_folder
 from remargin.study.plan import Plan
@@ -134,7 +138,8 @@ class Study:
         if result is None or not (fitted / "best").exists():
             if result is not None:  # its scores are of a model that is no more
                 lacking += [what for what in result.scores if what in self.rankings and what not in lacking]
-            (folder / FILE).unlink(missing_ok=True)  # killed from here on, it counts as not done
+            for name in (FILE, BLEND):  # killed from here on, it counts as not done
+                (folder / name).unlink(missing_ok=True)
             self._forget_models(fitted)
             result = self._train(spec, fitted, second_teacher)
             if (fitted / TARGETS).exists():
@@ -143,11 +148,33 @@ class Study:
             result.save()
             remove_folder(fitted / "checkpoint")
         for what in lacking:
-            model = fitted / ("last" if what in (LAST, ZERO_SHOT_LAST) else "best")
-            verify_model(model, f"delete {fitted}, and give the same command again")
-            self._measure(result, what, model, spec.model)
+            point = point_of(what)
+            path = fitted / ("last" if what in (LAST, ZERO_SHOT_LAST) or point is not None else "best")
+            verify_model(path, f"delete {fitted}, and give the same command again")
+            model = BiEncoder.from_pretrained(path)
+            self._measure(result, what, model if point is None else self._blended(result, model, point), spec.model)
             result.save()
         return result
+
+    def _blended(self, result: Result, trained: BiEncoder, point: str) -> BiEncoder:
+        """A run's model at a point between its start and its end. Dev chooses when that is first asked for."""
+        assert result.spec is not None
+        model = result.spec.model
+        start = BiEncoder.from_pretrained(self.backbones[model], seed=result.spec.seed)
+        if point == CHOSEN and not (result.folder / BLEND).exists():
+            raw = not similarity_trained(self.backbones[model])
+            find_blend(start, trained, self.training.validator(model), raw).save(result.folder)
+        return model_at(start, trained, point, result)
+
+    def prepare_run(self, spec: RunSpec) -> Path:
+        """What a run trains on, made if it is not there: for a second round, by the first round's model half-way."""
+        return self.training.prepared_for(spec, lambda: self._half_way(spec))
+
+    def _half_way(self, spec: RunSpec) -> BiEncoder:
+        first = spec.first_round
+        assert first is not None
+        start = BiEncoder.from_pretrained(self.backbones[spec.model], seed=spec.seed)
+        return blended(start, BiEncoder.from_pretrained(self.model(first).parent / "last"), 0.5)
 
     def model(self, spec: RunSpec) -> Path:
         """The folder of a run's best model; if that is no more, of the same training again, which is not measured."""
@@ -169,7 +196,8 @@ class Study:
         for what in lacking:
             if model is not None:
                 self._require_backbone(key, model)
-            self._measure(result, what, None if model is None else Path(self.backbones[model]), model or "")
+            encoder = None if model is None else BiEncoder.from_pretrained(self.backbones[model])
+            self._measure(result, what, encoder, model or "")
         if lacking:
             result.save()
         return result
@@ -180,6 +208,7 @@ class Study:
 
     def _train(self, spec: RunSpec, fitted: Path, second_teacher: RunSpec | None = None) -> Result:
         second = None if second_teacher is None else self.model(second_teacher)
+        self.prepare_run(spec)
         result = train(spec, self.training, fitted, self.results.folder(spec.key), second, self._make_loss)
         if self.jobs > 1:
             result.joules = None  # the device counts what all runs use together
@@ -191,10 +220,9 @@ class Study:
         )
         return result
 
-    def _measure(self, result: Result, what: str, model: Path | None, backbone: str) -> None:
+    def _measure(self, result: Result, what: str, encoder: BiEncoder | None, backbone: str) -> None:
         """Write the measures of every query, ranked by a model, or by BM25 without one."""
         result.scores[what] = {}
-        encoder = None if model is None else BiEncoder.from_pretrained(model)
         for name, evaluation in self.rankings.measure(what, encoder, backbone):
             path = result.folder / name
             evaluation.save(path, overwrite=True)

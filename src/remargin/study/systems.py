@@ -32,7 +32,7 @@ class System:
 
     Attributes:
         name: in tables.
-        loss: what its runs are told beside the batch size: fields of `RunSpec`.
+        loss: what its runs are told: fields of `RunSpec`, also in place of the plan's, such as a learning rate.
         tuned: the parameter that a sweep chooses; the cost of the sweep counts.
         second_teacher: the system whose model scores the pairs of a batch, for one with two teachers.
     """
@@ -222,5 +222,5 @@ def _sweep_points(trials: _Trials, plan: Plan, model: str, system: System) -> li
 
 
 def learning_rates(plan: Plan, model: str, system: System, **others: Any) -> list[RunSpec]:
-    """A run of a system for each learning rate of the plan, with the first seed."""
-    return [system.spec(plan, model, rate, seed=plan.seeds[0], **others) for rate in plan.rates]
+    """A run of a system for each learning rate of the plan, with the first seed; one for a system with its own rate."""
+    return list(dict.fromkeys(system.spec(plan, model, rate, seed=plan.seeds[0], **others) for rate in plan.rates))

@@ -78,8 +78,9 @@ class Train:
         return results.has(self.spec, *self.measure)
 
     def is_ready(self, results: Results) -> bool:
-        """Whether its second teacher is there, if it has one."""
-        return self.settled and (self.second_teacher is None or results.has(self.second_teacher))
+        """Whether its second teacher and its first round are there, if it has them."""
+        needed = (self.second_teacher, self.spec.first_round)
+        return self.settled and all(spec is None or results.has(spec) for spec in needed)
 
     def do(self, study: Study) -> None:
         """Train the run, and measure its model."""

@@ -16,6 +16,7 @@ from remargin.files.atomic import remove_folder
 from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
 from remargin.study.hardware import Energy, peak_memory
+from remargin.study.pinned import pinned
 from remargin.study.plan import Plan
 from remargin.study.results import Result
 from remargin.study.specs import RunSpec
@@ -55,7 +56,7 @@ def train(
         second_teacher: a model that scores the pairs of a batch, for runs with two teachers.
         make_loss: builds a loss that the settings of `fit` do not have; None for all others.
     """
-    data = training.prepared(spec.model, spec.taught)
+    data = training.prepared_for(spec)
     model = BiEncoder.from_pretrained(training.backbones[spec.model], seed=spec.seed)
     settings = run_settings(spec, training.plan, teacher_scale(spec, data, model.similarity), second_teacher)
     targets = None
@@ -112,10 +113,10 @@ def _now_and_then(say: Callable[[str], None], key: str) -> Callable[[str], None]
 def run_settings(
     spec: RunSpec, plan: Plan, scale: float | None = None, second_teacher: Path | None = None
 ) -> FitSettings:
-    """The settings of a run: what its spec and the plan say, the rest as the preset has it."""
+    """The settings of a run: what its spec and the plan say, the rest as the preset has it in studies."""
     size = spec.batch_size if spec.sampler == "random" else mean_batch(spec.batch_size)
     steps = plan.steps(spec.triplets, size)
-    settings = FitSettings.preset(
+    settings = pinned(
         plan.preset,
         **{**spec.settings(), "teacher_scale": scale},
         steps=steps,

@@ -15,13 +15,15 @@ from remargin.mining.negatives import mine
 from remargin.model.encoder import BiEncoder
 from remargin.retrieval.searching import search
 from remargin.study.columns import file_name
+from remargin.study.pinned import MINING, SECOND_ROUND, pinned
 from remargin.study.plan import Plan
 from remargin.study.results import HITS
+from remargin.study.specs import RunSpec
 from remargin.study.teacher import Teacher
-from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
-VALIDATION_DEPTH = 1000  # BM25's documents that are re-ranked for a dev query, as in the paper
+FIRST_STAGE = 1000  # BM25's documents for a dev query, of which the plan says how many are re-ranked
+Miner = Callable[[], BiEncoder]  # loads or makes the model that mines
 
 
 class TrainingSet:
@@ -56,11 +58,27 @@ class TrainingSet:
 
     def prepared(self, model: str, taught: bool = False) -> Path:
         """The folder with the collection's tokens and triplets for a backbone."""
-        folder = self.work / ("taught" if taught else "data") / file_name(model)
+        return self._prepared(model, "taught" if taught else "data", lambda: self.triplets(taught))
+
+    def prepared_for(self, spec: RunSpec, miner: Miner | None = None) -> Path:
+        """The folder that a run trains on. To make that of a second round, the model of the first one mines."""
+        if spec.negatives == 1 and not spec.second_round:
+            return self.prepared(spec.model, spec.taught)
+        assert not spec.taught, "a teacher scores one negative, of the first round"
+        kind = f"{_several(spec.negatives)}{f'-{spec.key}' if spec.second_round else ''}"
+
+        def triplets() -> Path:
+            assert miner is not None or not spec.second_round, f"{spec.key} needs the model of its first round"
+            return self._mined(kind, spec.negatives, miner if spec.second_round else None)
+
+        return self._prepared(spec.model, f"data{kind}", triplets)
+
+    def _prepared(self, model: str, kind: str, triplets: Callable[[], Path]) -> Path:
+        folder = self.work / kind / file_name(model)
         if not folder.exists():
             texts = BiEncoder.from_pretrained(self.backbones[model]).text_settings
             self.say(f"preparing {self.name} for {model}")
-            prepare(self.data, self.backbones[model], folder, self.triplets(taught), **asdict(texts))
+            prepare(self.data, self.backbones[model], folder, triplets(), **asdict(texts))
         return folder
 
     def triplets(self, taught: bool = False) -> Path:
@@ -68,27 +86,36 @@ class TrainingSet:
         path = self._given or self._mined()
         return self._teacher.scored(path, lambda: self.first_stage) if taught else path
 
-    def _mined(self) -> Path:
-        path = self.work / "triplets.tsv"
+    def _mined(self, kind: str = "", negatives: int = 1, miner: Miner | None = None) -> Path:
+        path = self.work / f"triplets{kind}.tsv"
         remove_parts(path)
         if not path.exists():
             train = Collection.load(self.data, "train")
             pairs = sum(sum(grade > 0 for grade in judged.values()) for judged in train.qrels.values())
             each = -(-self.plan.triplets // max(1, pairs))
             self.say(f"mining {each * pairs:,} triplets")
-            mine(train, path, triplets=each, depth=self.plan.negatives_depth)
+            how = {**MINING, "depth": self.plan.negatives_depth, "per_triplet": negatives}
+            if miner is not None:
+                how |= {**SECOND_ROUND, "model": miner()}
+            mine(train, path, triplets=each, **how)
         return path
 
     def validator(self, model: str) -> Validator:
         """The same dev queries for every run, whatever its seed."""
         if model not in self._validators:
-            settings = FitSettings.preset(
-                validation_depth=VALIDATION_DEPTH, validation_queries=self.plan.validation_queries
-            )
-            self._validators[model] = Validator(self.prepared(model), "dev", settings, self.first_stage, also=[HITS])
+            plan = self.plan
+            depth = None if plan.full_validation else plan.validation_depth
+            settings = pinned(validation_depth=depth, validation_queries=plan.validation_queries)
+            first_stage = None if plan.full_validation else self.first_stage
+            self._validators[model] = Validator(self.prepared(model), "dev", settings, first_stage, also=[HITS])
         return self._validators[model]
 
     @cached_property
     def first_stage(self) -> Run:
         """BM25's documents for the dev queries."""
-        return search(Collection.load(self.data, "dev"), "bm25", k=VALIDATION_DEPTH)
+        return search(Collection.load(self.data, "dev"), "bm25", k=FIRST_STAGE)
+
+
+def _several(negatives: int) -> str:
+    """What names of files have behind them if there are several negatives in a triplet."""
+    return "" if negatives == 1 else f"-{negatives}"
