@@ -99,9 +99,7 @@ def demo(
     write_page(out / "report.html", [run_section(out)], "The demo's training run")
     for line in _examples(collection, outcome):
         say(line)
-    say(
-        f"All of it is in {out}/ ({metrics['seconds']:.0f} s): the model in {fitted.model}, a page in {out}/report.html."
-    )
+    say(f"It took {metrics['seconds']:.0f} s. The model is in {fitted.model}/, a page about it is {out}/report.html.")
     return metrics
 
 
