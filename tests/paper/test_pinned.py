@@ -27,7 +27,7 @@ from .resolved import (
 # Settings that are newer than the snapshot, at the value with which training is as it was before them. Settings of the
 # loss have "loss." before their names. A new field of FitSettings, LossSettings or `mine` needs a line here.
 AS_BEFORE: Settings = {
-    "negatives": 1,
+    "per_triplet": 1,
     "blend": "off",
     "loss.margin_weight": 0.5,  # of the softmax loss alone
     "loss.spread": "row",  # of the softmax loss alone

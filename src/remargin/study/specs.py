@@ -107,5 +107,5 @@ class RunSpec:
             "sampler": self.sampler,
             "drop_bins": self.drop_bins,
         }
-        further = {"warm_up": self.warm_up, "negatives": None if self.negatives == 1 else self.negatives}
+        further = {"warm_up": self.warm_up, "per_triplet": None if self.negatives == 1 else self.negatives}
         return settings | {name: value for name, value in further.items() if value is not None}
