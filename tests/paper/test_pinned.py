@@ -28,7 +28,7 @@ from .resolved import (
 # loss have "loss." before their names. A new field of FitSettings, LossSettings or `mine` needs a line here.
 AS_BEFORE: Settings = {
     "per_triplet": 1,
-    "blend": "off",
+    "validation_documents": None,
     "loss.margin_weight": 0.5,  # of the softmax loss alone
     "loss.spread": "row",  # of the softmax loss alone
 }
