@@ -208,7 +208,7 @@ def fit(
     validation_documents: Annotated[
         int | None,
         _option(
-            VALIDATION, "Maximum number of documents to rank; of more, a pool is ranked.", "6,000; on a GPU 300,000"
+            VALIDATION, "Maximum number of documents to rank; of more, a pool is ranked.", "3,000; on a GPU 300,000"
         ),
     ] = None,
     validate_every: Annotated[

@@ -51,7 +51,7 @@ LABORATORY: dict[str, Any] = {
 # How triplets are mined: any document of BM25's first ones but known positives, one negative in each triplet.
 MINING: dict[str, Any] = {"negatives": "bm25", "model": None, "per_triplet": 1, "seed": 0}
 # The second round: the best documents of the first round's model, half-way from its start.
-SECOND_ROUND: dict[str, Any] = {"negatives": "model", "depth": 50}
+SECOND_ROUND: dict[str, Any] = {"negatives": "model", "depth": 50, "bound": 0.95}
 
 
 def pinned(preset: str = "default", **changes: Any) -> FitSettings:

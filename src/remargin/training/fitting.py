@@ -171,7 +171,8 @@ def fit(
         logging = [make_logger(text, asked.out) for text in [*board, *(asked.loggers or [])]]  # some write at once
         first = asked.prepared if asked.rounds == 1 else _round_folder(asked, 1) / "data"
         _make_data(asked, first, start, settings, None, say)
-        seen = look(first, start, settings.seed)
+        learner = _load(asked, settings, training=True)
+        seen = look(first, learner, settings.seed)
         for line in seen.lines():
             say(line)
         measuring = Measuring(asked, settings, start, dev, first_stage, away)
@@ -180,13 +181,13 @@ def fit(
         elif dev != "dev":
             say(f"choices are made on {dev}: what it reaches there says little; measure it on another split")
         steps = settings.steps if given_steps else None
-        settings = replace(settings, steps=_steps(asked, settings, steps, first, seen, measuring, say))
+        settings = replace(settings, steps=_steps(asked, settings, steps, learner, first, seen, measuring, say))
         miner = None
         for number in range(1, asked.rounds):
             miner = _round(asked, number, start, settings, miner, say)
         _make_data(asked, asked.prepared, start, settings, miner, say)
         folder.add_hashes(_input_hashes(asked.prepared, asked.model))
-        learner, watching = _load(asked, settings, training=True), measuring.while_training(bool(watched))
+        watching = measuring.while_training(bool(watched))
         trained = train(learner, asked.prepared, asked.out, loss, settings, watching, logging, resume, say)
         fitted = measuring.keep(learner, trained)
         measuring.report(fitted, seen)
@@ -290,6 +291,7 @@ def _steps(
     asked: Request,
     settings: FitSettings,
     given: int | None,
+    learner: BiEncoder,
     data: Path,
     seen: DataLook,
     measuring: Measuring,
@@ -300,8 +302,9 @@ def _steps(
     if plan is not None:
         return plan.steps
     size = settings.batch_size * settings.accumulate
-    steps = steps_for(seen.pairs, size, asked.epochs) if given is None else given
-    rehearsal = rehearse(_load(asked, settings, training=True), data, settings)
+    on_cpu = learner.device.type == "cpu"
+    steps = steps_for(seen.pairs, size, asked.epochs, on_cpu) if given is None else given
+    rehearsal = rehearse(learner, data, settings)
     overhead = rehearsal.encoding_seconds(measuring.tokens)
     seconds = asked.rounds * rehearsal.seconds_per_step
     if asked.minutes is not None:

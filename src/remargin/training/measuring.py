@@ -26,9 +26,10 @@ from remargin.training.loop import Fitted
 from remargin.training.outcome import Outcome
 from remargin.training.request import Request
 from remargin.training.settings import FitSettings
-from remargin.training.validation import Validator
+from remargin.training.validation import Validator, affordable_documents
 
 SUSPICIOUS_AMONG = 200  # queries, whose texts are encoded once more
+TEST_SHARE = 4  # test is ranked twice, dev at every point of the path: so many times as many documents are
 MODEL, TEST = "model", "test"  # the folders of the model to use, and of the run files
 
 
@@ -115,7 +116,7 @@ class Measuring:
         if self._dev_split == TEST or not self._asked.has_split(TEST):
             return self.dev
         collection = Collection.load(self._asked.data, TEST, self._asked.skip_bad)
-        everything: Any = {"validation_depth": None, "validation_documents": None}
+        everything: Any = {"validation_depth": None, "validation_documents": TEST_SHARE * affordable_documents()}
         settings = replace(self._settings, validation_queries=len(collection.queries), **everything)
         return Validator.of(collection, self._start, settings, also=["R@100", "RR"])
 

@@ -170,7 +170,7 @@ class FitSettings:
             how many validations without gain training ends.
         validation_queries, validation_depth, validation_documents: the maximum number of queries; how many of a first
             stage's documents to re-rank for each, where None ranks all documents, or a pool of them if there are many;
-            and how many are many, where None is 6,000 on a CPU and 300,000 on a GPU.
+            and how many are many, where None is 3,000 on a CPU and 300,000 on a GPU.
         log_every, save_every: steps between log lines, and between checkpoints.
 
     Raises:

@@ -262,6 +262,11 @@ class _FullRanking:
         return Run.of(rankings, self._top)
 
 
+def affordable_documents() -> int:
+    """How many documents are ranked in full on this machine."""
+    return GPU_DOCUMENTS if torch.cuda.is_available() else CPU_DOCUMENTS
+
+
 def pool(collection: Collection, size: int, seed: int) -> list[str]:
     """The documents that every query of a collection ranks, in the collection's order: all of them, if at most `size`.
 
