@@ -28,6 +28,7 @@ from remargin.training.request import Request
 from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator, affordable_documents
 
+FEWEST_QUERIES = 30  # of dev, to choose the weight of a fusion: the best of 21 weights on fewer is noise
 SUSPICIOUS_AMONG = 200  # queries, whose texts are encoded once more
 TEST_SHARE = 4  # test is ranked twice, dev at every point of the path: so many times as many documents are
 MODEL, TEST = "model", "test"  # the folders of the model to use, and of the run files
@@ -226,8 +227,10 @@ class Measuring:
         return model.eval()
 
     def _fuse(self, model: BiEncoder) -> Fusion | None:
-        """The weight of BM25 and the model that dev chooses; None without dev, or if BM25 finds nothing there."""
+        """The weight of BM25 and the model that dev chooses; None if there is no dev, few queries, or no BM25 of them."""
         if self.dev is None or self._asked.of_the_paper or find_spec("bm25s") is None:
+            return None
+        if len(self.dev.queries) < FEWEST_QUERIES:
             return None
         bm25 = self.dev.rank_by_bm25()
         if not any(bm25.rankings.values()):
