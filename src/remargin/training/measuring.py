@@ -227,7 +227,7 @@ class Measuring:
         return model.eval()
 
     def _fuse(self, model: BiEncoder) -> Fusion | None:
-        """The weight of BM25 and the model that dev chooses; None if there is no dev, few queries, or no BM25 of them."""
+        """The weight of BM25 and the model that dev chooses; None without dev, with few queries, or without BM25."""
         if self.dev is None or self._asked.of_the_paper or find_spec("bm25s") is None:
             return None
         if len(self.dev.queries) < FEWEST_QUERIES:
