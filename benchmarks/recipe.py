@@ -1,6 +1,6 @@
 """What `remargin fit` does without options: on few, some and many training pairs of a collection, with several seeds.
 
-    python benchmarks/recipe.py path/to/squadmix --pairs 300 3000 30000 --seeds 0 1 2 --out runs/recipe > results/recipe.md
+    python benchmarks/recipe.py path/to/squadmix --pairs 300 3000 30000 --seeds 0 1 2 > results/recipe.md
 
 The training pairs are subsampled, another sample for each seed; corpus, dev and test stay whole. Training runs that are
 done are not repeated, and one that was interrupted continues, so that it can be run over several sittings.
@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import torch
+
 from remargin import fit
 from remargin.demos.fine_tuning import bundled_minilm
 from remargin.files.atomic import new_folder
