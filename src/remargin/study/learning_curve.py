@@ -23,7 +23,7 @@ from remargin.files.hashes import texts_fingerprint
 from remargin.files.headers import read_header, write_header
 from remargin.files.parts import remove_parts
 from remargin.files.shapes import Check
-from remargin.mining.negatives import mine, require_ranked
+from remargin.mining.recipe import mine_for_training
 from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
 from remargin.retrieval.searching import search
@@ -231,9 +231,7 @@ def _trainable(train: Collection) -> list[str]:
 def _mined(train: Collection, path: Path, say: Callable[[str], None]) -> Path:
     remove_parts(path)
     if not path.exists():
-        mined = mine(train, path)
-        require_ranked(mined)
-        say(f"mined {mined.triplets:,} triplets for {mined.queries:,} queries with BM25")
+        mine_for_training(train, path, say)
     return path
 
 

@@ -16,7 +16,8 @@ from remargin.evaluation.measures import require_measures
 from remargin.evaluation.runs import Run
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.parts import remove_parts
-from remargin.mining.negatives import HARD, MiningSettings, mine, require_ranked
+from remargin.mining.negatives import MiningSettings
+from remargin.mining.recipe import AGAIN, RECIPE, mine_for_training
 from remargin.model.blend import blended
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
@@ -31,8 +32,6 @@ from remargin.training.settings import FitSettings
 from remargin.training.supervision import needs_scores
 from remargin.training.training_folder import TrainingFolder
 
-# The recipe's negatives: several for each training pair, which take turns, from BM25's best documents.
-RECIPE = MiningSettings("bm25", depth=200, per_triplet=8)
 HALF = 0.5  # the blend whose model mines the negatives of the next round
 
 
@@ -251,7 +250,9 @@ def _make_data(
         triplets = folder.parent / "triplets.tsv"
         if not triplets.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            _mine(asked, triplets, settings, miner, say)
+            train = Collection.load(asked.data, "train", asked.skip_bad)
+            how = MiningSettings() if asked.of_the_paper else RECIPE if miner is None else AGAIN
+            mine_for_training(train, triplets, say, how, miner, settings.seed, settings.per_triplet)
     texts = start.text_settings
     texts.document_length = asked.training_length or texts.document_length
     report = prepare(asked.data, asked.model, folder, triplets, **asdict(texts), skip_bad=asked.skip_bad)
@@ -261,30 +262,6 @@ def _make_data(
     for note, count in report.notes.items():
         if note.startswith("WARNING"):
             say(f"{note}: {count:,}")
-
-
-def _mine(
-    asked: Request, out: Path, settings: FitSettings, miner: BiEncoder | None, say: Callable[[str], None]
-) -> None:
-    """Negatives from BM25, or from the model of the round before; as the paper has them for its presets."""
-    train = Collection.load(asked.data, "train", asked.skip_bad)
-    how = (
-        MiningSettings()
-        if asked.of_the_paper
-        else RECIPE
-        if miner is None
-        else replace(HARD, per_triplet=RECIPE.per_triplet)
-    )
-    most = max((sum(grade > 0 for grade in judged.values()) for judged in train.qrels.values()), default=0)
-    room = len(train.documents) - most - 1  # a query may be a document itself
-    how = replace(how, seed=settings.seed, per_triplet=max(settings.per_triplet, min(how.per_triplet, room), 1))
-    mined = mine(train, out, model=miner, **asdict(how))
-    if miner is None:
-        require_ranked(mined)
-    by = "BM25" if miner is None else "the model of the round before"
-    say(f"mined {mined.triplets:,} triplets of {how.per_triplet} for {mined.queries:,} queries with {by}")
-    if mined.without_ranking:
-        say(f"BM25 ranks nothing for {mined.without_ranking:,} of them: their negatives are random")
 
 
 def _steps(
