@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -60,7 +63,7 @@ class Fit(Fitted):
 
     def lines(self) -> list[str]:
         """What came of it, for people: what dev chose, the figures, and what it cost elsewhere."""
-        lines = [] if self.path is None else [path_words(self.path)]
+        lines = [] if self.path is None else [path_words(replace(self.path, away=None))]  # which has a line below
         if self.fusion is not None:
             used = "`index`, `ask` and `search` use it" if self.fusion.pays else "not enough to pay"
             gain = f"{self.fusion.measure} {self.fusion.dense:.3f} alone, {self.fusion.fused:.3f} fused"
@@ -175,10 +178,9 @@ class Measuring:
         if not triplets.exists() or self._asked.of_the_paper:
             return
         options: Any = {"split": "train", "skip_bad": self._asked.skip_bad, "seed": self._settings.seed}
-        write_suspicious(
-            self._asked.out / SUSPICIOUS_FILE,
-            suspicious(self._asked.data, triplets, model, queries=SUSPICIOUS_AMONG, **options),
-        )
+        with _said_before():
+            listed = suspicious(self._asked.data, triplets, model, queries=SUSPICIOUS_AMONG, **options)
+        write_suspicious(self._asked.out / SUSPICIOUS_FILE, listed)
 
     def report(self, fitted: Fit, seen: DataLook) -> None:
         """Write run files and report.json."""
@@ -241,6 +243,18 @@ class Measuring:
     def _outcome(self, test: Validator, model: BiEncoder, fusion: Fusion | None) -> Outcome:
         bm25 = test.rank_by_bm25() if find_spec("bm25s") is not None else None
         return Outcome.measure(test, self._start, model, bm25, fusion)
+
+
+@contextmanager
+def _said_before() -> Iterator[None]:
+    """Without the encoder's warnings about truncated texts, which the look at the data gave for all of them."""
+    log = logging.getLogger("remargin.model.encoder")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 class _Along:
