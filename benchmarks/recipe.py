@@ -21,17 +21,17 @@ import torch
 
 from remargin import fit
 from remargin.demos.fine_tuning import bundled_minilm
-from remargin.files.atomic import new_folder
 
 
 def subsample(data: Path, pairs: int, seed: int, out: Path) -> Path:
     """The collection with some of its training pairs."""
     if not out.exists():
-        with new_folder(out) as folder:
-            shutil.copytree(data, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
-            path = folder / "qrels" / "train.tsv"
-            head, *rows = path.read_text().splitlines()
-            path.write_text("\n".join([head, *random.Random(seed).sample(rows, min(pairs, len(rows)))]) + "\n")
+        (out / "qrels").mkdir(parents=True)
+        for path in [*data.glob("*.jsonl*"), *data.glob("qrels/*.tsv")]:
+            shutil.copyfile(path, out / path.relative_to(data))
+        path = out / "qrels" / "train.tsv"
+        head, *rows = path.read_text().splitlines()
+        path.write_text("\n".join([head, *random.Random(seed).sample(rows, min(pairs, len(rows)))]) + "\n")
     return out
 
 
