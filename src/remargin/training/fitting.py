@@ -184,7 +184,8 @@ def fit(
         miner = None
         for number in range(1, asked.rounds):
             miner = _round(asked, number, start, settings, miner, say)
-        _make_data(asked, asked.prepared, start, settings, miner, say)
+        if asked.rounds > 1:
+            _make_data(asked, asked.prepared, start, settings, miner, say)
         folder.add_hashes(_input_hashes(asked.prepared, asked.model))
         watching = measuring.while_training(bool(watched))
         trained = train(learner, asked.prepared, asked.out, loss, settings, watching, logging, resume, say)
