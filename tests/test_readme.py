@@ -214,5 +214,5 @@ def test_the_python_examples_run(tiny_model: Any, monkeypatch: pytest.MonkeyPatc
             here = re.sub(r'"[\w-]+/(all-MiniLM|distilbert)[\w-]+"', repr(str(tiny_model(positions=256))), example)
             exec(here, names)
     assert {page: n for page, n in count.items() if n} == {"README": 2, "encoder": 1, "python": 2, "the-loss": 1}
-    assert (tmp_path / "runs" / "own" / "best" / "modules.json").is_file()
+    assert (tmp_path / "runs" / "own" / "model" / "modules.json").is_file()
     assert (tmp_path / "my-retriever" / "modules.json").is_file()

@@ -116,7 +116,8 @@ def build_words(
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
         >>> state = append_terms(folder, None, 0, ["margins adapt", "queries", "adapting to it"], "english", 1)
-        >>> state = build_words(folder, state, ["a", "b", "c"], np.array([True, False, False]), HybridSettings(0.5), "", 1)
+        >>> deleted = np.array([True, False, False])
+        >>> state = build_words(folder, state, ["a", "b", "c"], deleted, HybridSettings(0.5), "", 1)
         >>> BM25.load(folder / state["bm25"]).search({"q": "adapt"}).rankings["q"].keys()
         dict_keys(['c'])
     """

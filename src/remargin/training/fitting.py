@@ -20,12 +20,13 @@ from remargin.mining.negatives import HARD, MiningSettings, mine, require_ranked
 from remargin.model.blend import blended
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
+from remargin.model.folder import local_folder, read_settings
 from remargin.progress import tell
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
 from remargin.training.loop import train
 from remargin.training.measuring import Fit, Measuring
-from remargin.training.request import OF_THE_PAPER, Request, make_logger, resolve_settings
+from remargin.training.request import OF_THE_PAPER, Request, asks_for_validation, make_logger, resolve_settings
 from remargin.training.schedule import StepPlan, rehearse, steps_for, steps_within
 from remargin.training.settings import FitSettings
 from remargin.training.supervision import needs_scores
@@ -125,7 +126,7 @@ def fit(
         (2, 'model')
     """
     given_steps = settings is not None or changes.get("steps") is not None
-    watched = bool({"validate_every", "patience"} & changes.keys()) or (settings is not None and settings.patience)
+    watched = asks_for_validation(settings, changes)
     settings = resolve_settings(settings, preset, changes)
     asked = Request(
         data=str(data),
@@ -141,6 +142,7 @@ def fit(
         minutes=minutes,
         blend=str(blend if blend is not None else "off" if preset in OF_THE_PAPER else "auto"),
         rounds=rounds,
+        watched=watched,
         validation_split=validation_split,
         validation_run=None if validation_run is None else Path(validation_run),
         also=also,
@@ -150,11 +152,11 @@ def fit(
     )
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
+    settings = _loss_for(asked.model, settings, "target" in changes, say)
     unknown = {} if given_steps else {"steps": None}  # they follow from the data; schedule.json will have them
     folder = TrainingFolder(asked.out, {**asked.plain(), "settings": asdict(settings) | unknown}, resume)
     require_measures([settings.validation_measure])
     start = _load(asked, settings)
-    settings = _loss_for(start, settings, "target" in changes, say)
     loss = settings.loss.build(start.similarity)
     scored = "tas-balanced" if settings.sampler == "tas-balanced" else "teacher" if needs_scores(loss) else None
     if scored and asked.triplets is None and asked.prepared == asked.out / "data":
@@ -171,7 +173,8 @@ def fit(
         logging = [make_logger(text, asked.out) for text in [*board, *(asked.loggers or [])]]  # some write at once
         first = asked.prepared if asked.rounds == 1 else _round_folder(asked, 1) / "data"
         _make_data(asked, first, start, settings, None, say)
-        seen = look(first, start, settings.seed)
+        learner = _load(asked, settings, training=True)
+        seen = look(first, learner, settings.seed)
         for line in seen.lines():
             say(line)
         measuring = Measuring(asked, settings, start, dev, first_stage, away)
@@ -180,14 +183,14 @@ def fit(
         elif dev != "dev":
             say(f"choices are made on {dev}: what it reaches there says little; measure it on another split")
         steps = settings.steps if given_steps else None
-        settings = replace(settings, steps=_steps(asked, settings, steps, first, seen, measuring, say))
+        settings = replace(settings, steps=_steps(asked, settings, steps, first, learner, seen, measuring, say))
         miner = None
         for number in range(1, asked.rounds):
             miner = _round(asked, number, start, settings, miner, say)
         _make_data(asked, asked.prepared, start, settings, miner, say)
         folder.add_hashes(_input_hashes(asked.prepared, asked.model))
-        learner, watching = _load(asked, settings, training=True), measuring.while_training(bool(watched))
-        trained = train(learner, asked.prepared, asked.out, loss, settings, watching, logging, resume, say)
+        validator = measuring.while_training()
+        trained = train(learner, asked.prepared, asked.out, loss, settings, validator, logging, resume, say)
         fitted = measuring.keep(learner, trained)
         measuring.report(fitted, seen)
         for line in [*fitted.lines(), *measuring.advice(fitted, seen)]:
@@ -202,9 +205,9 @@ def _load(asked: Request, settings: FitSettings, training: bool = False) -> BiEn
     return BiEncoder.from_pretrained(asked.model, pooling=asked.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
 
 
-def _loss_for(start: BiEncoder, settings: FitSettings, asked_for: bool, say: Callable[[str], None]) -> FitSettings:
-    """The settings with a loss that fits the encoder: the default one needs cosines."""
-    if asked_for or start.similarity == "cosine" or settings.loss.target != "softmax":
+def _loss_for(model: str, settings: FitSettings, asked_for: bool, say: Callable[[str], None]) -> FitSettings:
+    """The settings with a loss that fits the encoder, as its folder describes it: the default one needs cosines."""
+    if asked_for or settings.loss.target != "softmax" or read_settings(local_folder(model)).similarity == "cosine":
         return settings
     say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
     return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
@@ -241,13 +244,15 @@ def _make_data(
     say: Callable[[str], None],
 ) -> None:
     """Mine triplets and prepare them, unless that is done; then see that all is as it was written."""
-    remove_parts(folder.parent / "triplets.tsv")
+    mined = folder.parent / "triplets.tsv"
+    if folder.is_relative_to(asked.out):  # beside a folder of the user's, another process may be mining
+        remove_parts(mined)
     if folder.exists():
         _verify(folder)
         return
     triplets = asked.triplets
     if triplets is None:
-        triplets = folder.parent / "triplets.tsv"
+        triplets = mined
         if not triplets.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
             _mine(asked, triplets, settings, miner, say)
@@ -291,6 +296,7 @@ def _steps(
     settings: FitSettings,
     given: int | None,
     data: Path,
+    learner: BiEncoder,
     seen: DataLook,
     measuring: Measuring,
     say: Callable[[str], None],
@@ -301,7 +307,7 @@ def _steps(
         return plan.steps
     size = settings.batch_size * settings.accumulate
     steps = steps_for(seen.pairs, size, asked.epochs) if given is None else given
-    rehearsal = rehearse(_load(asked, settings, training=True), data, settings)
+    rehearsal = rehearse(learner, data, settings)  # which leaves it as it is
     overhead = rehearsal.encoding_seconds(measuring.tokens)
     seconds = asked.rounds * rehearsal.seconds_per_step
     if asked.minutes is not None:
