@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 from remargin import BiEncoder, InputError
 from remargin.cli import app
 from remargin.training import fitting
+from remargin.training.schedule import MOST_EPOCHS
 from remargin.training.settings import FitSettings, LossSettings
+from remargin.training.validation import CPU_DOCUMENTS, GPU_DOCUMENTS
 
 
 @pytest.mark.parametrize(
@@ -24,8 +26,10 @@ from remargin.training.settings import FitSettings, LossSettings
         ("--temperature 0.1", "--temperature", "other losses than contrastive"),
         ("--target softmax --temperature learned", "--temperature", "other losses than contrastive"),
         ("--target contrastive --spread batch", "--spread", "other losses than softmax"),
-        ("--margin-weight 1", "--margin-weight", "other losses than softmax"),
+        ("--target distributed --margin-weight 1", "--margin-weight", "other losses than softmax"),
+        ("--preset paper --steps 9 --spread batch", "--spread", "other losses than softmax"),
         ("--target softmax --in-batch", "--in-batch", "the softmax loss"),
+        ("--in-batch", "--in-batch", "the softmax loss"),
         ("--target contrastive --in-batch", "--in-batch", "the contrastive loss"),
         ("--target contrastive --error l1", "--error", "the contrastive loss"),
         ("--target 0.3 --teacher-scale 2", "--teacher-scale", "other targets than teacher"),
@@ -52,6 +56,7 @@ def test_an_option_without_effect_is_refused(
         "--target contrastive --temperature 0.1 --schedule exponential --gamma 0.9",
         "--target contrastive --temperature learned --per-triplet 3",
         "--target softmax --spread running --margin-weight 0 --no-stop-gradient",
+        "--spread running --margin-weight 0 --no-stop-gradient",
     ],
 )
 def test_options_with_an_effect_are_not(remargin: Callable[..., Any], tmp_path: Path, options: str) -> None:
@@ -62,7 +67,7 @@ def test_options_with_an_effect_are_not(remargin: Callable[..., Any], tmp_path: 
 
 @pytest.mark.parametrize("preset", ["default", "paper"])
 def test_options_that_are_not_given_leave_the_preset_as_it_is(
-    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    preset: str, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[dict[str, Any]] = []
 
@@ -71,7 +76,8 @@ def test_options_that_are_not_given_leave_the_preset_as_it_is(
         raise InputError("stopped here", do="nothing")
 
     monkeypatch.setattr(fitting, "TrainingFolder", start)
-    arguments = ["fit", "--data", "x", "--model", "y", "--out", str(tmp_path), "--preset", preset, "--steps", "3"]
+    model = str(tiny_model("bert"))  # whose similarity is looked up, to choose the loss
+    arguments = ["fit", "--data", "x", "--model", model, "--out", str(tmp_path), "--preset", preset, "--steps", "3"]
     assert isinstance(CliRunner().invoke(app, arguments).exception, InputError)
     assert started == [asdict(FitSettings.preset(preset, steps=3))]
 
@@ -79,6 +85,15 @@ def test_options_that_are_not_given_leave_the_preset_as_it_is(
 # Defaults that are no number or name in the settings, but follow from the data, the model or the memory.
 ELSEWHERE = {
     "preset": "default",
+    "minutes": "no limit",
+    "steps": "by the number of pairs",
+    "epochs": f"at most {MOST_EPOCHS}",
+    "blend": "auto; off for the presets of the paper",
+    "training_length": "the document length",
+    "also": "texts that every machine has",
+    "validation_depth": "rank in full",
+    "validation_documents": f"{CPU_DOCUMENTS:,}; on a GPU {GPU_DOCUMENTS:,}",
+    "validate_every": f"only after training; {FitSettings.validate_every} with --blend off",
     "stop_gradient": "stop-gradient for softmax, else no-stop-gradient",
     "clusters": "about four batches per cluster",
     "teacher_scale": "1 for dot products; for cosine, the factor that brings 99% of the margins within 1",
@@ -95,7 +110,7 @@ def test_help_shows_the_defaults_as_they_are() -> None:
     shown = {str(option.name): option.show_default for option in options}  # type: ignore[attr-defined]
     assert {"steps", "batch_size", "learning_rate", "validate_every", "target"} <= shown.keys()
     assert shown.pop("patience") == "no early stopping"
-    assert known["patience"] is None
+    assert known["patience"] is known["validation_depth"] is known["validation_documents"] is None
     assert shown.pop("threads") == "one per core"
     lengths = inspect.signature(BiEncoder.__init__).parameters
     for name in ("query_length", "document_length"):

@@ -195,10 +195,15 @@ def test_fit_stops_before_training_where_bm25_finds_nothing(
     assert "mined" not in stopped.stdout
     assert not (tmp_path / "run").exists()
     remargin("mine", "--data", chinese, "--negatives", "random", "--out", tmp_path / "t.tsv")
-    stopped = remargin(*arguments, "--triplets", tmp_path / "t.tsv")
+    stopped = remargin(*arguments, "--triplets", tmp_path / "t.tsv", "--validation-depth", 10)
     assert stopped.returncode == 2
     assert "error: BM25 finds nothing for any of the 4 validation queries" in stopped.stderr
     exact = ("search", "--data", chinese, "--model", tiny_model("bert"), "--split", "dev")
     assert remargin(*exact, "--out", tmp_path / "dev.trec").returncode == 0
     fitted = remargin(*arguments, "--triplets", tmp_path / "t.tsv", "--validation-run", tmp_path / "dev.trec")
     assert fitted.returncode == 0, fitted.stderr
+    shutil.rmtree(tmp_path / "run")
+    fitted = remargin(*arguments, "--triplets", tmp_path / "t.tsv")  # ranks in full, and takes no BM25 for that
+    assert fitted.returncode == 0, fitted.stderr
+    assert not (tmp_path / "run" / "model" / "fusion.json").exists()
+    assert "Hybrid" not in fitted.stdout

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remargin import InputError
+from remargin import BiEncoder, Collection, InputError, Run, evaluate
 from remargin.demos import fine_tuning as module
 from remargin.demos.fine_tuning import bundled_minilm, demo
 
@@ -26,22 +28,35 @@ def faq(tmp_path: Path) -> Path:
 
 def test_the_whole_way_on_a_users_own_texts(faq: Path, tiny_model: Any, tmp_path: Path) -> None:
     lines: list[str] = []
-    settings = (f"pairs:{faq}", str(tiny_model("bert")), tmp_path / "demo", 3, 8, 1e-4, 32)
-    metrics = demo(*settings, say=lines.append)
+    start = partial(demo, f"pairs:{faq}", str(tiny_model("bert")), tmp_path / "demo", steps=3, batch_size=8)
+    metrics = start(document_length=32, training_length=16, say=lines.append)
     assert json.loads((tmp_path / "demo" / "metrics.json").read_text()) == metrics
     assert metrics["bm25"]["RR"]["mean"] > 0.9
-    for name in ("bm25", "before", "after", "gain"):
+    for name in ("bm25", "before", "after", "hybrid", "gain"):
         interval = metrics[name]["nDCG@10"]
         assert interval["low"] <= interval["mean"] <= interval["high"]
     gain = metrics["after"]["nDCG@10"]["mean"] - metrics["before"]["nDCG@10"]["mean"]
     assert metrics["gain"]["nDCG@10"]["mean"] == pytest.approx(gain)
     written = {p.name for p in (tmp_path / "demo").iterdir()}
-    assert {"metrics.json", "config.yaml", "report.html", "best", "last", "model", "report.json"} <= written
-    assert {"bm25.trec.gz", "before.trec.gz", "after.trec.gz"} <= written
+    assert {"metrics.json", "config.yaml", "report.html", "last", "model", "report.json", "test"} <= written
+    assert "best" not in written  # nothing is validated while it trains
+    runs = {p.name for p in (tmp_path / "demo" / "test").iterdir()}
+    assert runs == {f"{name}.trec.gz" for name in ("bm25", "before", "after", "hybrid")}
+    for name in ("bm25", "after", "hybrid"):
+        judged = Collection.load(f"pairs:{faq}", "test").qrels
+        means = evaluate(Run.load(tmp_path / "demo" / "test" / f"{name}.trec.gz"), judged, ["nDCG@10", "RR"]).means
+        assert means == pytest.approx({m: metrics[name][m]["mean"] for m in ("nDCG@10", "RR")})
+    model = BiEncoder.from_pretrained(tmp_path / "demo" / "model")
+    assert (model.document_length, metrics["away"]["measure"]) == (32, "nDCG@10")
+    report = json.loads((tmp_path / "demo" / "report.json").read_text())
+    assert report["outcome"]["systems"]["after"] == metrics["after"]
     with pytest.raises(InputError, match=r"demo: already exists; choose another place \(--out\), or delete it"):
-        demo(*settings, say=lines.append)
+        start(say=lines.append)
     text = "\n".join(lines)
-    assert "This will take about" in text
+    assert re.search(r"^about .*\(3 steps of 8 at .* triplets/s, then ranking\)$", text, re.MULTILINE)
+    assert (
+        f"The model is in {tmp_path / 'demo' / 'model'}/, a page about it is {tmp_path / 'demo'}/report.html." in text
+    )
     changed = metrics["gain"]["RR"]["low"] != metrics["gain"]["RR"]["high"]
     assert ("What rose:" in text or "What fell:" in text) == changed
 

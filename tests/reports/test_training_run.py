@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -38,13 +39,14 @@ def lines(section: Section) -> dict[str, LineFigure]:
 
 
 def test_a_finished_run(make_run: MakeRun) -> None:
-    also = {"measure": "nDCG@10", "data": "scifact", "before": 0.6, "after": 0.55}
-    section = run_section(make_run("faq", {**REPORT, "also": also}))
+    away = {"what": "scifact", "measure": "nDCG@10", "queries": 300, "before": 0.6, "after": 0.55}
+    away |= {"difference": -0.05, "low": -0.07, "high": -0.03}
+    section = run_section(make_run("faq", {**REPORT, "away": away}))
     assert (section.name, section.title) == ("faq", "Training run faq")
     assert section.summary == [
         "minilm/best was trained on pairs:faq.csv for 2 steps of 64 triplets. Target: 0.3, in-batch negatives.",
         "nDCG@10 on the validation queries: 0.500 before, 0.750 at best, at step 2: a gain of 0.250.",
-        "nDCG@10 on scifact: 0.600 before, 0.550 after.",
+        "Elsewhere, nDCG@10 on scifact: 0.600 before, 0.550 after (-0.050, -0.070 to -0.030).",
         "It took 1,234 seconds, at a median of 15.0 triplets a second.",
     ]
     assert section.notes == []
@@ -63,6 +65,33 @@ def test_a_finished_run(make_run: MakeRun) -> None:
     assert [cell.text for cell in speed.blocks[0].rows[0]] == ["triplets/s", "15.0", "10.0", "20.0"]
     assert section.settings["loss"] == {"target": "0.3", "in_batch": True}
     assert section.settings["versions"] == {"torch": "2.13"}
+
+
+def test_the_outcome_comes_first_with_its_intervals(make_run: MakeRun) -> None:
+    systems = {
+        name: {"nDCG@10": {"mean": mean, "low": mean - 0.05, "high": mean + 0.05}}
+        for name, mean in {"bm25": 0.6, "before": 0.5, "after": 0.7, "hybrid": 0.75, "gain": 0.2}.items()
+    }
+    outcome = {"split": "test", "ranked": "ranked in full (60 documents)", "queries": 1234, "systems": systems}
+    table = run_section(make_run("faq", {**REPORT, "outcome": outcome})).tables[0]
+    assert (table.title, table.header) == ("What came of it", ["system", "nDCG@10"])
+    assert [[cell.text for cell in row] for row in table.blocks[0].rows] == [
+        ["BM25", "0.600 (0.550 to 0.650)"],
+        ["before training", "0.500 (0.450 to 0.550)"],
+        ["after training", "0.700 (0.650 to 0.750)"],
+        ["after, with BM25", "0.750 (0.700 to 0.800)"],
+        ["gain of training, paired", "0.200 (0.150 to 0.250)"],
+    ]
+    assert table.notes == ["1,234 test queries, ranked in full (60 documents); with 95% bootstrap intervals."]
+
+
+def test_a_report_of_an_older_format_is_refused_by_name(make_run: MakeRun) -> None:
+    folder = make_run("faq", REPORT)
+    header = {**json.loads((folder / "report.json").read_text()), "format": "remargin-report-1"}
+    del header["checksum"]
+    write_header(folder / "report.json", header)
+    with pytest.raises(InputError, match=r"report.json: format 'remargin-report-1', expected 'remargin-report-2'"):
+        run_section(folder)
 
 
 def test_a_run_that_was_blended(make_run: MakeRun) -> None:

@@ -209,7 +209,7 @@ def test_the_command_trains_and_passes_on_the_options_of_fit(
 ) -> None:
     out = tmp_path / "curve"
     given = ["--data", beir, "--model", tiny_model("bert"), "--out", out, "--shares", 0.3, 1, "--seeds", 0]
-    result = remargin("curve", *given, "--steps", 2, "--batch-size", 4, "--no-in-batch")
+    result = remargin("curve", *given, "--steps", 2, "--batch-size", 4, "--target", 0.3, "--no-in-batch")
     assert result.returncode == 0, result.stderr
     assert "More training data" in result.stdout
     assert "With 10 test queries, a gain of" in result.stdout
@@ -217,7 +217,7 @@ def test_the_command_trains_and_passes_on_the_options_of_fit(
     config = (out / "runs" / "1" / "seed-0" / "config.yaml").read_text()
     assert "steps: 2" in config
     assert (out / "runs" / "1" / "seed-0" / "report.json").exists()
-    again = remargin("curve", *given, "--steps", 2, "--batch-size", 4, "--no-in-batch")
+    again = remargin("curve", *given, "--steps", 2, "--batch-size", 4, "--target", 0.3, "--no-in-batch")
     assert again.returncode == 0
     assert "training run" not in again.stderr
     assert again.stdout == result.stdout

@@ -39,8 +39,11 @@ def test_a_run_folder_holds_what_is_needed_to_repeat_it(beir: Path, tiny_model: 
     assert config["versions"]["torch"]
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert len(report["validations"]) == 3
-    assert 0 < report["also"]["before"] != report["also"]["after"]
-    assert (tmp_path / "run" / "best" / "modules.json").is_file()
+    assert 0 < report["away"]["before"] != report["away"]["after"]
+    assert report["away"]["what"] == str(beir)
+    for name in ("best", "last", "model"):
+        assert (tmp_path / "run" / name / "modules.json").is_file()
+    assert report["model"] == "model"
     assert list((tmp_path / "run" / "tensorboard").rglob("events.*"))
     assert list((tmp_path / "run" / "theirs").rglob("metrics.csv"))
     with pytest.raises(InputError, match=r"already exists; .*--resume"):
@@ -113,11 +116,14 @@ def test_the_reported_split_is_not_taken_for_stopping_unasked(beir: Path, tiny_m
         start(settings(patience=2), say=silent)
     lines: list[str] = []
     fitted = fit(*start.args[:2], tmp_path / "b", settings(), say=lines.append)
-    assert "no dev split: training without validation" in lines
+    assert "no dev split: nothing is chosen, and the trained model is kept as it is" in lines
     assert fitted.best is None
+    assert (fitted.path, fitted.weight, fitted.fusion) == (None, 1.0, None)
+    assert fitted.outcome is not None
+    assert fitted.outcome.split == "test"
     by_name = partial(fit, *start.args[:2], tmp_path / "c", validation_split="test")
     assert by_name(settings(patience=2), say=lines.append).best is not None
-    assert [line for line in lines if line.startswith("the best model is chosen on test: what it reaches there")]
+    assert [line for line in lines if line.startswith("choices are made on test: what it reaches there")]
 
 
 @pytest.mark.parametrize(
@@ -288,14 +294,16 @@ def test_a_small_table_trains_without_validation(tiny_model: Any, tmp_path: Path
     start = partial(fit, f"pairs:{tmp_path / 'faq.csv'}", str(tiny_model("bert")), tmp_path / "run")
     lines: list[str] = []
     start(settings(steps=2, batch_size=2), say=lines.append)
-    assert "no dev split: training without validation" in lines
-    assert (tmp_path / "run" / "last" / "model.safetensors").exists()
+    assert "no dev split: nothing is chosen, and the trained model is kept as it is" in lines
+    models = [(tmp_path / "run" / name / "model.safetensors").read_bytes() for name in ("last", "model")]
+    assert models[0] == models[1]
+    assert not (tmp_path / "run" / "best").exists()
 
 
 def test_what_differs_is_named(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
     start = partial(fit, str(beir), str(tiny_model("bert")), tmp_path / "run")
     start(settings(steps=1), say=silent)
-    changed = "the training run was started with other settings: target, temperature, steps;"
+    changed = "the training run was started with other settings: target, stop_gradient, temperature, steps;"
     with pytest.raises(InputError, match=changed):
         start(settings(steps=2, target="contrastive", temperature=0.1), resume=True, say=silent)
 

@@ -38,7 +38,8 @@ def test_the_loop_is_a_plain_loop(prepared: Path, tiny_model: Any, tmp_path: Pat
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    chosen = settings(steps=5, warm_up=0.4, weight_decay=0.1, clip=0.5, log_every=1)
+    plan: dict[str, Any] = {"steps": 5, "warm_up": 0.4, "weight_decay": 0.1, "clip": 0.5, "log_every": 1}
+    chosen = settings(target="distributed", **plan)
     train(model, prepared, tmp_path / "run", settings=chosen, say=silent)
     data = TrainingData(prepared)
     decayed = [p for p in plain.parameters() if p.requires_grad and p.ndim > 1]

@@ -344,19 +344,34 @@ def damaged(content: bytes) -> Iterator[bytes]:
 def test_a_finished_run_does_not_vouch_for_a_damaged_model(
     name: str, beir: Path, tiny_model: Any, tmp_path: Path
 ) -> None:
-    start = partial(fit, str(beir), str(tiny_model("bert")), tmp_path / "run")
+    """The best one has nothing that it could be made from. The last one comes from the checkpoint, and the model to
+    use from either: both are made anew.
+    """
+    start = partial(fit, str(beir), str(tiny_model("bert")), tmp_path / "run", blend="off", also=str(beir))
+    again = partial(start, settings(steps=2, validate_every=1), resume=True, say=silent)
     fitted = start(settings(steps=2, validate_every=1), say=silent)
-    assert fitted.model.name == "best"
-    assert start(settings(steps=2, validate_every=1), resume=True, say=silent).model == fitted.model
-    whole = (fitted.model / name).read_bytes()
+    assert fitted.model.name == "model"
+    before = contents(tmp_path / "run")
+    best = tmp_path / "run" / "best"
+    whole = (best / name).read_bytes()
     for content in (*damaged(whole), None):
-        (fitted.model / name).unlink()
+        (best / name).unlink()
         if content is not None:
-            (fitted.model / name).write_bytes(content)
+            (best / name).write_bytes(content)
         with pytest.raises(InputError, match=r"best.*; start the training run anew in another folder"):
-            start(settings(steps=2, validate_every=1), resume=True, say=silent)
-        (fitted.model / name).write_bytes(whole)
-    assert start(settings(steps=2, validate_every=1), resume=True, say=silent).model == fitted.model
+            again()
+        (best / name).write_bytes(whole)
+    for folder in ("last", "model"):
+        for content in damaged((tmp_path / "run" / folder / name).read_bytes()):
+            (tmp_path / "run" / folder / name).write_bytes(content)
+        assert again().model == fitted.model
+        assert contents(tmp_path / "run") == before
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    """The files of all models of a training run."""
+    models = (path for name in ("best", "last", "model") for path in (run / name).rglob("*") if path.is_file())
+    return {str(path.relative_to(run)): path.read_bytes() for path in models}
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "metrics.csv"])

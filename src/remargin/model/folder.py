@@ -90,8 +90,10 @@ def require_safetensors(folder: Path) -> None:
     if not any(folder.glob("*.safetensors")):
         pickled = next((p.name for p in folder.glob("*.bin")), None)
         problem = f"only pickled weights ({pickled}), which are never read" if pickled else "no weights"
-        run = (folder / "best").is_dir()
-        raise InputError(problem, file=folder, do=f"use {folder / 'best'}" if run else "use a model with .safetensors")
+        inside = next(
+            (folder / name for name in ("model", "best") if (folder / name / OURS).is_file()), None
+        )  # of `fit`
+        raise InputError(problem, file=folder, do=f"use {inside}" if inside else "use a model with .safetensors")
 
 
 def refuse_decoder(folder: Path) -> None:

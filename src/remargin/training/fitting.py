@@ -21,12 +21,13 @@ from remargin.mining.recipe import AGAIN, RECIPE, mine_for_training
 from remargin.model.blend import blended
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
+from remargin.model.folder import local_folder, read_settings
 from remargin.progress import tell
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
 from remargin.training.loop import train
 from remargin.training.measuring import Fit, Measuring
-from remargin.training.request import OF_THE_PAPER, Request, make_logger, resolve_settings
+from remargin.training.request import OF_THE_PAPER, Request, asks_for_validation, make_logger, resolve_settings
 from remargin.training.schedule import StepPlan, rehearse, steps_for, steps_within
 from remargin.training.settings import FitSettings
 from remargin.training.supervision import needs_scores
@@ -124,7 +125,7 @@ def fit(
         (2, 'model')
     """
     given_steps = settings is not None or changes.get("steps") is not None
-    watched = bool({"validate_every", "patience"} & changes.keys()) or (settings is not None and settings.patience)
+    watched = asks_for_validation(settings, changes)
     settings = resolve_settings(settings, preset, changes)
     asked = Request(
         data=str(data),
@@ -140,6 +141,7 @@ def fit(
         minutes=minutes,
         blend=str(blend if blend is not None else "off" if preset in OF_THE_PAPER else "auto"),
         rounds=rounds,
+        watched=watched,
         validation_split=validation_split,
         validation_run=None if validation_run is None else Path(validation_run),
         also=also,
@@ -149,11 +151,11 @@ def fit(
     )
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
+    settings = _loss_for(asked.model, settings, "target" in changes, say)
     unknown = {} if given_steps else {"steps": None}  # they follow from the data; schedule.json will have them
     folder = TrainingFolder(asked.out, {**asked.plain(), "settings": asdict(settings) | unknown}, resume)
     require_measures([settings.validation_measure])
     start = _load(asked, settings)
-    settings = _loss_for(start, settings, "target" in changes, say)
     loss = settings.loss.build(start.similarity)
     scored = "tas-balanced" if settings.sampler == "tas-balanced" else "teacher" if needs_scores(loss) else None
     if scored and asked.triplets is None and asked.prepared == asked.out / "data":
@@ -187,8 +189,8 @@ def fit(
         if asked.rounds > 1:
             _make_data(asked, asked.prepared, start, settings, miner, say)
         folder.add_hashes(_input_hashes(asked.prepared, asked.model))
-        watching = measuring.while_training(bool(watched))
-        trained = train(learner, asked.prepared, asked.out, loss, settings, watching, logging, resume, say)
+        validator = measuring.while_training()
+        trained = train(learner, asked.prepared, asked.out, loss, settings, validator, logging, resume, say)
         fitted = measuring.keep(learner, trained)
         measuring.report(fitted, seen)
         for line in [*fitted.lines(), *measuring.advice(fitted, seen)]:
@@ -203,9 +205,9 @@ def _load(asked: Request, settings: FitSettings, training: bool = False) -> BiEn
     return BiEncoder.from_pretrained(asked.model, pooling=asked.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
 
 
-def _loss_for(start: BiEncoder, settings: FitSettings, asked_for: bool, say: Callable[[str], None]) -> FitSettings:
-    """The settings with a loss that fits the encoder: the default one needs cosines."""
-    if asked_for or start.similarity == "cosine" or settings.loss.target != "softmax":
+def _loss_for(model: str, settings: FitSettings, asked_for: bool, say: Callable[[str], None]) -> FitSettings:
+    """The settings with a loss that fits the encoder, as its folder describes it: the default one needs cosines."""
+    if asked_for or settings.loss.target != "softmax" or read_settings(local_folder(model)).similarity == "cosine":
         return settings
     say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
     return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
@@ -242,13 +244,15 @@ def _make_data(
     say: Callable[[str], None],
 ) -> None:
     """Mine triplets and prepare them, unless that is done; then see that all is as it was written."""
-    remove_parts(folder.parent / "triplets.tsv")
+    mined = folder.parent / "triplets.tsv"
+    if folder.is_relative_to(asked.out):  # beside a folder of the user's, another process may be mining
+        remove_parts(mined)
     if folder.exists():
         _verify(folder)
         return
     triplets = asked.triplets
     if triplets is None:
-        triplets = folder.parent / "triplets.tsv"
+        triplets = mined
         if not triplets.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
             train = Collection.load(asked.data, "train", asked.skip_bad)

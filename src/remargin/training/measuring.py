@@ -29,7 +29,7 @@ from remargin.training.loop import Fitted
 from remargin.training.outcome import Outcome
 from remargin.training.request import Request
 from remargin.training.settings import FitSettings
-from remargin.training.validation import Validator, affordable_documents
+from remargin.training.validation import RANKED, Validator, affordable_documents
 
 FEWEST_QUERIES = 30  # of dev, to choose the weight of a fusion: the best of 21 weights on fewer is noise
 SUSPICIOUS_AMONG = 200  # queries, whose texts are encoded once more
@@ -124,9 +124,9 @@ class Measuring:
         settings = replace(self._settings, validation_queries=len(collection.queries), **everything)
         return Validator.of(collection, self._start, settings, also=["R@100", "RR"])
 
-    def while_training(self, watched: bool) -> Validator | None:
+    def while_training(self) -> Validator | None:
         """What validates while training. With blending, dev is measured afterwards, unless it is asked for."""
-        if self._dev_split is None or not (watched or self._asked.blend == "off"):
+        if self._dev_split is None or not (self._asked.watched or self._asked.blend == "off"):
             return None
         if self._asked.training_length is None:
             return self.dev
@@ -207,7 +207,7 @@ class Measuring:
             learning_rate=self._settings.learning_rate,
             validations=len(fitted.validations),
             blends=[] if fitted.path is None else fitted.path.points[1:],
-            document_length=self._start.document_length,
+            document_length=None if self._asked.training_length else self._start.document_length,
             truncated=seen.truncated_share,
             unlikely=seen.unlikely_share,
         )
@@ -237,7 +237,7 @@ class Measuring:
         bm25 = self.dev.rank_by_bm25()
         if not any(bm25.rankings.values()):
             return None
-        dense, measure = self.dev.rank(model), self.dev.measure
+        dense, measure = self.dev.rank(model, RANKED), self.dev.measure  # as deep as searches will rank
         return choose_fusion(bm25, dense, self.dev.qrels, measure, data=self._asked.data, split=self.dev.split)
 
     def _outcome(self, test: Validator, model: BiEncoder, fusion: Fusion | None) -> Outcome:

@@ -11,9 +11,8 @@ from remargin.evaluation.measures import DEFAULT_MEASURES, Evaluation, evaluate
 from remargin.evaluation.runs import Run
 from remargin.evaluation.significance import Interval, bootstrap, paired_bootstrap
 from remargin.model.encoder import BiEncoder
-from remargin.retrieval.fusion import weighted
 from remargin.retrieval.hybrid import Fusion
-from remargin.training.validation import Validator
+from remargin.training.validation import RANKED, Validator
 
 BM25, BEFORE, AFTER, HYBRID = "bm25", "before", "after", "hybrid"
 
@@ -60,9 +59,9 @@ class Outcome:
     ) -> Outcome:
         """Rank a split's queries by the encoder before and after training, and by the latter and BM25 fused."""
         runs = {} if bm25 is None else {BM25: bm25}
-        runs |= {BEFORE: validator.rank(start), AFTER: validator.rank(model)}
+        runs |= {BEFORE: validator.rank(start, RANKED), AFTER: validator.rank(model, RANKED)}
         if fusion is not None and bm25 is not None:
-            runs[HYBRID] = weighted(bm25, runs[AFTER], fusion.weight, fusion.depth)
+            runs[HYBRID] = fusion.fuse(bm25, runs[AFTER])
         return cls.of(validator.split, validator.describe(), runs, validator.qrels)
 
     @property

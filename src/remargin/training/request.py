@@ -25,7 +25,8 @@ LOGGERS = {(f"{package}.loggers.logger", "Logger") for package in ("lightning_fa
 class Request:
     """The arguments of `fit` beside the settings: data, model, the folder of the training run, and the recipe.
 
-    Attributes are described at `remargin.training.fitting.fit`.
+    Attributes are described at `remargin.training.fitting.fit`; `watched` says that the model is validated while it
+    trains, and not only afterwards.
     """
 
     data: str
@@ -41,6 +42,7 @@ class Request:
     minutes: float | None
     blend: str
     rounds: int
+    watched: bool
     validation_split: str | None
     validation_run: Path | None
     also: str | None
@@ -54,6 +56,9 @@ class Request:
             raise InputError(f"rounds is {self.rounds}", do="it must be at least 1")
         if self.rounds > 1 and self.triplets is not None:
             raise InputError("several rounds mine triplets themselves", do="leave out --triplets or --rounds")
+        if self.rounds > 1 and self.prepared != self.out / "data":
+            do = "leave out --rounds, or give the collection that it was prepared from"
+            raise InputError("has triplets already, but several rounds mine their own", file=self.data, do=do)
         for name in ("epochs", "minutes"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
@@ -109,6 +114,19 @@ class Request:
             do = "name a split to stop on with --validation-split, but not the one that you will report"
             raise InputError("patience needs a dev split, and there is none", file=self.data, do=do)
         return None
+
+
+def asks_for_validation(settings: FitSettings | None, changes: dict[str, Any]) -> bool:
+    """Whether validation while training is asked for: by how often to validate, or by patience.
+
+    >>> asks_for_validation(None, {"validate_every": 100}), asks_for_validation(FitSettings(validate_every=10), {})
+    (True, True)
+    >>> asks_for_validation(None, {"steps": 10}), asks_for_validation(FitSettings(), {})
+    (False, False)
+    """
+    if settings is None:
+        return any(changes.get(name) is not None for name in ("validate_every", "patience"))
+    return settings.patience is not None or settings.validate_every != FitSettings.validate_every
 
 
 def resolve_settings(settings: FitSettings | None, preset: str | None, changes: dict[str, Any]) -> FitSettings:

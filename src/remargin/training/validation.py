@@ -138,14 +138,14 @@ class Validator:
         depth = settings.validation_depth or (None if first_stage is None else RERANKED)
         self._ranking: _Reranking | _FullRanking
         if depth is not None:
-            self._ranking = _Reranking(collection, depth, first_stage, _top(measures))
+            self._ranking = _Reranking(collection, depth, first_stage)
         else:
             most = (
                 most_documents
                 or settings.validation_documents
                 or (GPU_DOCUMENTS if torch.cuda.is_available() else CPU_DOCUMENTS)
             )
-            self._ranking = _FullRanking(collection, pool(collection, most, settings.seed), _top(measures, RANKED))
+            self._ranking = _FullRanking(collection, pool(collection, most, settings.seed))
         self._texts = tokens(self.queries, self._ranking.documents)
         self._parts: tuple[list[Packed], Tensor] | None = None
 
@@ -168,8 +168,11 @@ class Validator:
         """
         return evaluate(self.rank(model), self.qrels, self._measures)
 
-    def rank(self, model: BiEncoder) -> Run:
-        """The queries' rankings by a model, as it encodes. Raises what `evaluate` raises."""
+    def rank(self, model: BiEncoder, depth: int | None = None) -> Run:
+        """The queries' rankings by a model, as it encodes: as deep as the measures look, or so many documents.
+
+        Raises what `evaluate` raises.
+        """
         if model.tokenizer.fingerprint != self._tokenizer or model.text_settings != self._text_settings:
             problem = f"{model.name or 'the model'} has another tokenizer, other lengths or other prefixes"
             raise InputError(f"{problem} than the validation texts were tokenised with", do="tokenise them for it")
@@ -177,7 +180,7 @@ class Validator:
         if not torch.isfinite(vectors).all():
             problem = f"{model.name or 'the model'} gives vectors with numbers that are not finite"
             raise InputError(problem, do="use an intact model")
-        return self._ranked(vectors)
+        return self._ranked(vectors, depth)
 
     def rank_by_bm25(self, depth: int = RANKED) -> Run:
         """The queries' rankings of the same documents by BM25, without documents that are the query itself."""
@@ -200,14 +203,17 @@ class Validator:
         """How many tokens they have."""
         return int(self._texts.lengths.sum())
 
-    def _ranked(self, vectors: Tensor) -> Run:
-        return self._ranking.rank(vectors[: len(self.queries)], vectors[len(self.queries) :])
+    def _ranked(self, vectors: Tensor, depth: int | None = None) -> Run:
+        queries, documents = vectors[: len(self.queries)], vectors[len(self.queries) :]
+        return self._ranking.rank(queries, documents, depth or _top(self._measures, self._ranking.deepest))
 
 
 class _Reranking:
     """Each query ranks its own documents: those that a first stage found for it."""
 
-    def __init__(self, collection: Collection, depth: int, first_stage: Run | None, top: int) -> None:
+    deepest = 2**62  # for measures without a cutoff: all of them
+
+    def __init__(self, collection: Collection, depth: int, first_stage: Run | None) -> None:
         rankings = candidates(collection, depth, first_stage)
         self._candidates = {query: list(ranking) for query, ranking in rankings.items()}
         self.documents = sorted({document for ranked in self._candidates.values() for document in ranked})
@@ -216,16 +222,16 @@ class _Reranking:
             torch.tensor([place[document] for document in ranked], dtype=torch.long)
             for ranked in self._candidates.values()
         ]
-        self._depth, self._top = depth, top
+        self._depth = depth
         self._stage = "BM25" if first_stage is None else "the run that was given"
 
     def describe(self) -> str:
         return f"re-ranking the first {self._depth:,} documents of {self._stage}"
 
-    def rank(self, queries: Tensor, documents: Tensor) -> Run:
+    def rank(self, queries: Tensor, documents: Tensor, depth: int) -> Run:
         self._rows = [rows.to(documents.device) for rows in self._rows]
         best = [
-            (documents[rows] @ query).topk(min(len(rows), self._top))
+            (documents[rows] @ query).topk(min(len(rows), depth))
             for query, rows in zip(queries, self._rows, strict=True)
         ]
         values = iter(torch.cat([top.values for top in best]).tolist())  # from here on, the device is waited for
@@ -241,25 +247,27 @@ class _Reranking:
 class _FullRanking:
     """Every query ranks the same documents: all, or a pool of them. A query that is a document does not find itself."""
 
-    def __init__(self, collection: Collection, documents: list[str], top: int) -> None:
+    deepest = RANKED
+
+    def __init__(self, collection: Collection, documents: list[str]) -> None:
         self._queries, self.documents = list(collection.queries), documents
         self._own = collection.self_matches
         self._ids = np.array(documents, dtype=object)
-        self._total, self._top = len(collection.documents), top
+        self._total = len(collection.documents)
 
     def describe(self) -> str:
         if len(self.documents) == self._total:
             return f"ranked in full ({self._total:,} documents)"
         return f"over a pool of {len(self.documents):,} of {self._total:,} documents"
 
-    def rank(self, queries: Tensor, documents: Tensor) -> Run:
-        scores, rows = top_k(queries, documents, self._top + bool(self._own), documents.device)
+    def rank(self, queries: Tensor, documents: Tensor, depth: int) -> Run:
+        scores, rows = top_k(queries, documents, depth + bool(self._own), documents.device)
         rankings = {}
         for query, of_query, values in zip(self._queries, self._ids[rows], scores.tolist(), strict=True):
             own = query if query in self._own else None
             ranking = zip(of_query.tolist(), values, strict=True)
             rankings[query] = {document: value for document, value in ranking if document != own}
-        return Run.of(rankings, self._top)
+        return Run.of(rankings, depth)
 
 
 def affordable_documents() -> int:
