@@ -42,6 +42,7 @@ class BlendPath:
         split: whose queries were measured, and `queries` how many.
         ranked: what they ranked, in words; see `Validator.describe`.
         away: what was measured elsewhere, if it was.
+        given: whether the weight was given, and not chosen.
 
     Raises:
         ValueError: for points and values that do not go together.
@@ -60,6 +61,7 @@ class BlendPath:
     queries: Count
     ranked: str
     away: AwayValues | None = None
+    given: bool = False
 
     def __post_init__(self) -> None:
         lists = [*self.values.values(), *([self.away.values] if self.away else [])]
@@ -101,6 +103,7 @@ class BlendHeader(TypedDict):
     queries: Count
     ranked: str
     away: AwayFields | None
+    given: bool
 
 
 def save_path(folder: str | Path, path: BlendPath) -> None:
@@ -145,7 +148,8 @@ def path_words(path: BlendPath) -> str:
     """
     ends = f"{path.at(0):.3f} at the start, {path.at(path.weight):.3f} blended"
     ends += f", {path.at(1):.3f} trained" if path.points[-1] == 1 else ""
-    chosen = f"chosen on {path.queries:,} {path.split} queries, {path.ranked}"
+    how = "measured" if path.given else "chosen"
+    chosen = f"{how} on {path.queries:,} {path.split} queries, {path.ranked}"
     rest = round(1 - path.weight, 6)
     words = f"Blended: {path.weight:g} x trained + {rest:g} x starting weights, {chosen}: {path.measure} {ends}."
     if path.away is None:
@@ -187,13 +191,17 @@ def path_figure(path: BlendPath) -> LineFigure:
     caption = (
         f"{path.measure} on {path.queries:,} {path.split} queries, {path.ranked}, of the weights on the line from "
     )
-    caption += "the start (0) to the trained model (1). The chosen weight is the smallest that keeps nearly all of the "
-    caption += "best gain."
+    caption += "the start (0) to the trained model (1). "
+    caption += (
+        "The weight was given."
+        if path.given
+        else "The chosen weight is the smallest that keeps nearly all of the best gain."
+    )
     if path.away is not None:
         other = "" if path.away.measure == path.measure else f"{path.away.measure}, "
         lines.append(Series(f"away ({other}{path.away.data})", path.points, path.away.values))
         chosen.append(path.at(path.weight, away=True))
         caption += " What was measured away, on a collection that was not trained on, chose nothing."
-    lines.append(Series(f"chosen: {path.weight:g}", [path.weight] * len(chosen), chosen))
+    lines.append(Series(f"{'given' if path.given else 'chosen'}: {path.weight:g}", [path.weight] * len(chosen), chosen))
     panel = Panel("", "weight of the trained model", path.measure, lines)
     return LineFigure("blend", "Between start and trained model", caption, [[panel]])

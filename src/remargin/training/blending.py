@@ -53,6 +53,7 @@ def blend_path(
     validator: Validator,
     points: Sequence[float] | None = None,
     away: Elsewhere | None = None,
+    weight: float | None = None,
 ) -> BlendPath:
     """Measure points between the starting and the trained weights, and choose one by the validator's measure.
 
@@ -65,6 +66,7 @@ def blend_path(
         points: weights of the trained model, ascending from 0 to 1; without them, `POINTS`, or `COARSE_POINTS` where
             one point takes long.
         away: measured at each point too. It chooses nothing.
+        weight: of the trained model, if it is given; then only it and both ends are measured, and nothing is chosen.
 
     Raises:
         InputError: if the two models, or models and validator, do not belong together.
@@ -76,6 +78,8 @@ def blend_path(
         >>> path.points == list(POINTS), path.weight  # both models are the same, so there is no gain
         (True, 0.0)
     """
+    if weight is not None:
+        points = sorted({0.0, weight, 1.0})
     points = points_for(validator, trained) if points is None else points
     if not (points[0] == 0 and points[-1] == 1 and sorted(set(points)) == list(points)):
         raise InputError(f"the points {', '.join(map(str, points))}", do="give ascending ones from 0 to 1")
@@ -93,11 +97,12 @@ def blend_path(
         measure=validator.measure,
         points=list(points),
         values=values,
-        weight=choose_weight(points, values[validator.measure]),
+        weight=choose_weight(points, values[validator.measure]) if weight is None else weight,
         split=validator.split,
         queries=len(validator.queries),
         ranked=validator.describe(),
         away=None if away is None else AwayValues(away.data, away.measure, elsewhere),
+        given=weight is not None,
     )
 
 

@@ -85,6 +85,7 @@ class DataLook:
         repeated_queries, repeated_documents: training queries and documents that have the text of an earlier one.
         repeats: ids of two that are alike, the first ones, for "queries" and for "documents".
         shared: what each held-out split has in common with the training pairs.
+        in_training: whether the document length is that of training alone.
         query_length, document_length, queries_truncated, documents_truncated: maximum lengths in tokens, and how many
             are longer, of all documents and of `all_queries`.
         popular, popular_queries: the document that is the positive of most training queries, and of how many.
@@ -102,6 +103,7 @@ class DataLook:
     shared: dict[str, SharedTexts] = field(default_factory=dict)
     query_length: int = 0
     document_length: int = 0
+    in_training: bool = False
     queries_truncated: int = 0
     documents_truncated: int = 0
     all_queries: int = 0
@@ -160,8 +162,10 @@ class DataLook:
         ):
             if count:
                 share = f"{count / of:.0%} of {kind}" if count / of >= 0.01 else f"{count:,} of {of:,} {kind}"
-                flag = "--document-length" if kind == "documents" else "--query-length"
-                yield f"{share} are longer than {length} tokens and will be truncated ({flag})"
+                flag, when = f"--{kind.removesuffix('s').replace('querie', 'query')}-length", "will be truncated"
+                if kind == "documents" and self.in_training:
+                    flag, when = "--training-length", "will be truncated while training"
+                yield f"{share} are longer than {length} tokens and {when} ({flag})"
         if self.popular_queries >= max(POPULAR[0], POPULAR[1] * self.queries):
             yield f"document {self.popular} is the answer to {self.popular_queries:,} of {self.queries:,} queries"
         for unlikely, why, shown in (

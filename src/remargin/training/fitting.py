@@ -174,12 +174,13 @@ def fit(
         _make_data(asked, first, start, settings, None, say)
         learner = _load(asked, settings, training=True)
         seen = look(first, learner, settings.seed)
+        seen.in_training = asked.training_length is not None
         for line in seen.lines():
             say(line)
         measuring = Measuring(asked, settings, start, dev, first_stage, away)
-        if dev is None:
-            say("no dev split: nothing is chosen, and the trained model is kept as it is")
-        elif dev != "dev":
+        if (why := measuring.fixed_weight()[1]) is not None:
+            say(why)
+        if dev not in ("dev", None):
             say(f"choices are made on {dev}: what it reaches there says little; measure it on another split")
         steps = settings.steps if given_steps else None
         settings = replace(settings, steps=_steps(asked, settings, steps, learner, first, seen, measuring, say))
@@ -193,7 +194,7 @@ def fit(
         trained = train(learner, asked.prepared, asked.out, loss, settings, validator, logging, resume, say)
         fitted = measuring.keep(learner, trained)
         measuring.report(fitted, seen)
-        for line in [*fitted.lines(), *measuring.advice(fitted, seen)]:
+        for line in [*measuring.advice(fitted, seen), *fitted.lines()]:
             say(line)
     return fitted
 

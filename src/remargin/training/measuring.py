@@ -31,7 +31,8 @@ from remargin.training.request import Request
 from remargin.training.settings import FitSettings
 from remargin.training.validation import RANKED, Validator, affordable_documents
 
-FEWEST_QUERIES = 30  # of dev, to choose the weight of a fusion: the best of 21 weights on fewer is noise
+FEWEST_QUERIES = 30  # of dev, to choose a weight by: with fewer, the best of several is noise
+HALF = 0.5  # the weight where dev has fewer
 SUSPICIOUS_AMONG = 200  # queries, whose texts are encoded once more
 TEST_SHARE = 4  # test is ranked twice, dev at every point of the path: so many times as many documents are
 MODEL, TEST = "model", "test"  # the folders of the model to use, and of the run files
@@ -66,7 +67,8 @@ class Fit(Fitted):
         lines = [] if self.path is None else [path_words(replace(self.path, away=None))]  # which has a line below
         if self.fusion is not None:
             used = "`index`, `ask` and `search` use it" if self.fusion.pays else "not enough to pay"
-            gain = f"{self.fusion.measure} {self.fusion.dense:.3f} alone, {self.fusion.fused:.3f} fused"
+            gain = f"{self.fusion.measure} {self.fusion.bm25:.3f} and {self.fusion.dense:.3f} alone"
+            gain += f", {self.fusion.fused:.3f} fused"
             weight = f"weight {self.fusion.weight:g}"
             lines.append(f"Hybrid of BM25 and the model, {weight} chosen on {self.fusion.split}: {gain} there; {used}.")
         if self.outcome is not None:
@@ -136,25 +138,37 @@ class Measuring:
     @property
     def tokens(self) -> int:
         """How many tokens are encoded after training, about: for an estimate of the time."""
-        path = 0 if self.dev is None or self._raw or self._asked.weight is not None else self.dev.tokens
-        points = 0 if self.dev is None else len(points_for(self.dev, self._start))
+        dev, test = (0 if validator is None else validator.tokens for validator in (self.dev, self.test))
         away = 0 if self._away is None else self._away.tokens(self._start)
-        rest = (2 * self.test.tokens if self.test else 0) + (self.dev.tokens if self.dev else 0)
-        return points * (path + (away if path else 0)) + rest + 2 * away
+        points = 2 if self.dev is None or self.fixed_weight()[0] is not None else len(points_for(self.dev, self._start))
+        return points * (dev + away) + dev + 2 * test
+
+    def fixed_weight(self) -> tuple[float | None, str | None]:
+        """The weight of the trained model where dev does not choose it, and why, if that needs a word."""
+        if self._asked.weight is not None:
+            return self._asked.weight, None
+        if self.dev is None:
+            return 1.0, "no dev split: nothing is chosen, and the trained model is kept as it is"
+        if not similarity_trained(self._asked.model):
+            return 1.0, "no blending: the start was not trained to encode texts, so there is nothing to go back to"
+        if len(self.dev.queries) < FEWEST_QUERIES:
+            few = f"{len(self.dev.queries)} dev queries are too few to choose by"
+            return HALF, f"{few}: the model will be half trained and half starting weights (--blend)"
+        return None, None
 
     def keep(self, learner: BiEncoder, trained: Fitted) -> Fit:
         """Make the model to use from the trained one, write it, and measure what came of it."""
         out, elsewhere = self._asked.out, _Along(self._away)
-        path, weight = None, self._asked.weight
         if self._asked.blend == "off" and trained.best is not None:
             learner = BiEncoder.from_pretrained(trained.model, precision=self._start.precision)
         learner = self._as_searched(learner)
-        if weight is None and self.dev is not None and not self._raw:
+        path, (weight, _) = None, self.fixed_weight()
+        if self.dev is not None and not (self._asked.blend == "off" and trained.validations):
             away = None if self._away is None else Elsewhere(self._away.what, self._away.by, elsewhere)
-            path = blend_path(self._start, learner, self.dev, away=away)
+            path = blend_path(self._start, learner, self.dev, away=away, weight=weight)
             save_path(out, path)
             weight = path.weight
-        weight = 1.0 if weight is None else weight
+        assert weight is not None
         model = blended(self._start, learner, weight)
         fusion = self._fuse(model)
         model.save(out / MODEL, overwrite=True)
@@ -162,11 +176,8 @@ class Measuring:
             save_fusion(out / MODEL, fusion)
         self._list_suspicious(model)
         outcome = None if self.test is None else self._outcome(self.test, model, fusion)
-        if path is not None and elsewhere.measured:
-            at = path.points.index(weight)
-            away_outcome = elsewhere.outcome(elsewhere.measured[at])
-        else:
-            away_outcome = elsewhere.between(self._start, model)
+        at = None if path is None else path.points.index(weight)
+        away_outcome = elsewhere.between(self._start, model) if at is None else elsewhere.outcome(at)
         fitted = {**vars(trained), "model": out / MODEL}
         if path is not None:
             fitted |= {"before": path.at(0), "best": path.at(weight)}
@@ -197,8 +208,8 @@ class Measuring:
         write_report(self._asked.out, report)
 
     def advice(self, fitted: Fit, seen: DataLook) -> list[str]:
-        """What to try if training did not help on dev."""
-        return advice(
+        """What to try if training did not help on dev, and what the model is then."""
+        lines = advice(
             self._settings.validation_measure,
             fitted.before,
             fitted.best,
@@ -211,11 +222,8 @@ class Measuring:
             truncated=seen.truncated_share,
             unlikely=seen.unlikely_share,
         )
-
-    @property
-    def _raw(self) -> bool:
-        """Whether the start is a raw backbone, which is no good place to go back to."""
-        return not similarity_trained(self._asked.model)
+        unchanged = f"{fitted.model} has the starting weights, unchanged"
+        return [*lines, unchanged] if fitted.weight == 0 else lines
 
     def _as_trained(self) -> BiEncoder:
         """The start with the lengths that it is trained with."""
@@ -268,9 +276,9 @@ class _Along:
         self.measured.append(self._away.measure(model))
         return self._away.compare(self.measured[0], self.measured[-1]).after
 
-    def outcome(self, after: AwayMeasured) -> AwayOutcome | None:
-        """What became of the start, which was measured first."""
-        return None if self._away is None else self._away.compare(self.measured[0], after)
+    def outcome(self, at: int) -> AwayOutcome | None:
+        """What became of the start, which was measured first, at a point of the path."""
+        return None if self._away is None else self._away.compare(self.measured[0], self.measured[at])
 
     def between(self, start: BiEncoder, model: BiEncoder) -> AwayOutcome | None:
         """What became of the start in another model."""

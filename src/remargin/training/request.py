@@ -54,6 +54,8 @@ class Request:
         _ = self.weight  # an InputError if it makes no sense
         if self.rounds < 1:
             raise InputError(f"rounds is {self.rounds}", do="it must be at least 1")
+        if self.rounds > 1 and self.of_the_paper:
+            raise InputError(f"the preset {self.preset} has one round", do="leave out --rounds")
         if self.rounds > 1 and self.triplets is not None:
             raise InputError("several rounds mine triplets themselves", do="leave out --triplets or --rounds")
         if self.rounds > 1 and self.prepared != self.out / "data":
