@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
+import torch
 
 from remargin import BiEncoder, Collection
 from remargin.data.preparation import prepare
 from remargin.data.training_data import TrainingData
 from remargin.mining.negatives import mine
 from remargin.training.batches import Batches
+from remargin.training.fitting import fit
+from remargin.training.measuring import Fit
 from remargin.training.samplers import RandomSampler
 from remargin.training.settings import FitSettings
+
+Start = Any  # `fit` with data and model; takes the folder and the settings
 
 
 def silent(line: str) -> None:
@@ -97,3 +104,36 @@ def sampled(**options: Any) -> FitSettings:
     """Settings for the few triplets of `scored`."""
     defaults = {"steps": 9, "batch_size": 5, "learning_rate": 1e-3, "precision": "32", "log_every": 3, "save_every": 2}
     return FitSettings.preset(**{**defaults, **options})
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A start that says how its vectors are made, as encoders do that were trained: one to go back to."""
+    folder = tmp_path_factory.mktemp("encoder") / "model"
+    BiEncoder.from_pretrained(tiny_model("bert"), "mean", document_length=32).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def start(beir: Path, encoder: Path) -> Start:
+    """Training that moves the weights enough for the figures to differ."""
+    return partial(fit, str(beir), str(encoder), also=str(beir), say=silent)
+
+
+def quick(**changes: Any) -> FitSettings:
+    return FitSettings.preset(**{"steps": 8, "batch_size": 8, "learning_rate": 3e-3, "precision": "32", **changes})
+
+
+@pytest.fixture(scope="module")
+def fitted(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Fit:
+    """One whole training run, as most people have it."""
+    whole: Fit = start(tmp_path_factory.mktemp("fitted") / "run", quick())
+    return whole
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return safetensors.torch.load_file(folder / "model.safetensors")
+
+
+def models(run: Path, *names: str) -> list[dict[str, torch.Tensor]]:
+    return [weights(run / name) for name in names]

@@ -58,7 +58,7 @@ def test_it_is_the_batch_that_training_sees(negatives: int, tiny_model: Any, pre
     place = 5
     query = store.queries.ids[int(rows.queries[place])]
     first = [store.queries.ids[int(row)] for row in rows.queries].index(query)
-    found = inspect(prepared, model, query, batch=2, batch_size=8, seed=3, negatives=negatives)
+    found = inspect(prepared, model, query, batch=2, batch_size=8, seed=3, per_triplet=negatives)
     texts = Collection.load(prepared, "train")
     assert found.query.text == texts.queries[query]
     assert found.positive.id == store.documents.ids[int(rows.positives[first])]

@@ -124,7 +124,7 @@ def test_every_loss_trains_with_them_and_goes_on_after_a_stop(
     assert run("whole").triplets == run("one", per_triplet=1).triplets
     with pytest.raises(KeyboardInterrupt):
         run("stopped", observe=stop_at(5))
-    with pytest.raises(InputError, match="the training run was started with another negatives"):
+    with pytest.raises(InputError, match="the training run was started with another per_triplet"):
         run("stopped", per_triplet=1, resume=True)
     run("stopped", resume=True)
     whole, stopped, one = (weights(tmp_path / name) for name in ("whole", "stopped", "one"))

@@ -90,9 +90,8 @@ def require_safetensors(folder: Path) -> None:
     if not any(folder.glob("*.safetensors")):
         pickled = next((p.name for p in folder.glob("*.bin")), None)
         problem = f"only pickled weights ({pickled}), which are never read" if pickled else "no weights"
-        inside = next(
-            (folder / name for name in ("model", "best") if (folder / name / OURS).is_file()), None
-        )  # of `fit`
+        of_run = (folder / name for name in ("model", "best"))  # where `fit` puts them
+        inside = next((model for model in of_run if (model / OURS).is_file()), None)
         raise InputError(problem, file=folder, do=f"use {inside}" if inside else "use a model with .safetensors")
 
 

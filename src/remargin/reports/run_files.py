@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import yaml
 
@@ -16,7 +16,7 @@ from remargin.errors import InputError
 from remargin.files.atomic import new_file
 from remargin.files.headers import checksum, read_header, write_header
 from remargin.files.ledger import LedgerContent, read_ledger
-from remargin.files.shapes import Count, Finite, mismatch
+from remargin.files.shapes import Check, Count, Finite, mismatch
 
 CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
 CONFIG_FORMAT, REPORT_FORMAT = "remargin-config-1", "remargin-report-2"
@@ -54,13 +54,17 @@ class Mean(TypedDict):
     high: Finite
 
 
+def _alike(systems: Mapping[str, Mapping[str, Any]]) -> bool:
+    return "gain" in systems and len({frozenset(means) for means in systems.values()}) == 1
+
+
 class SystemMeans(TypedDict):
     """What each system reached by each measure on the queries of a split, and the gain of training."""
 
     split: str
     ranked: str
     queries: Count
-    systems: dict[str, dict[str, Mean]]
+    systems: Annotated[dict[str, dict[str, Mean]], Check("systems and the gain, all by the same measures", _alike)]
 
 
 class RunReport(TypedDict):

@@ -6,6 +6,7 @@ import importlib.metadata
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -204,6 +205,7 @@ def made_of_docstrings(home: str | Path) -> bool:
     return data.startswith("docstrings:")
 
 
+@lru_cache(maxsize=1)  # to parse it takes seconds, and some programs train many encoders
 def standard_library(seed: int = 0, queries: int = QUERIES, documents: int = DOCUMENTS) -> Collection:
     """Docstrings of the standard library, sampled: some queries of all splits, their documents, and random others.
 

@@ -202,7 +202,8 @@ def fit(
 def _load(asked: Request, settings: FitSettings, training: bool = False) -> BiEncoder:
     """The encoder to start from: once to be kept as it is, and once to be trained."""
     length = asked.training_length if training and asked.training_length else asked.document_length
-    options: Any = {"query_length": asked.query_length, "document_length": length, "precision": fast_precision()}
+    precision = settings.precision if settings.precision in ("32", "bf16") else fast_precision()  # of encoding
+    options: Any = {"query_length": asked.query_length, "document_length": length, "precision": precision}
     return BiEncoder.from_pretrained(asked.model, pooling=asked.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
 
 

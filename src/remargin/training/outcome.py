@@ -95,8 +95,8 @@ class Outcome:
         rows["gain"] = [self.gain(measure) for measure in self.measures]
         head = f"{self.split}: {self.queries:,} queries, {self.ranked}, with 95% intervals"
         names = f"{'':<8}" + "".join(f"{measure:>26}" for measure in self.measures)
-        cells = {name: [f"{c.mean:>9.3f} ({c.low:>6.3f}, {c.high:>5.3f})" for c in row] for name, row in rows.items()}
-        return [head, names, *(f"{name:<8}{''.join(row)}" for name, row in cells.items())]
+        cells = {name: [f"{c.mean:.3f} ({c.low:.3f}, {c.high:.3f})" for c in row] for name, row in rows.items()}
+        return [head, names, *(f"{name:<8}" + "".join(f"{cell:>26}" for cell in row) for name, row in cells.items())]
 
     def save_runs(self, folder: Path) -> None:
         """Write a run file of every system, for `compare` and `evaluate`."""

@@ -69,6 +69,7 @@ def resumed_run(world: World) -> Case:
     files = {
         "run/checkpoint/progress.json": HEADER,
         "run/config.yaml": CONFIG,
+        "run/schedule.json": HEADER,
         "run/metrics.csv": LEDGER,
         "run/best/remargin_model.json": HEADER,
         "run/data/remargin.json": HEADER,
@@ -83,7 +84,7 @@ def run_on_prepared_data(world: World) -> Case:
     settings = FitSettings.preset(steps=1, batch_size=4, precision="32", target="teacher", validation_depth=5)
 
     def fit_on(folder: Path) -> None:
-        fit(folder, world.model, folder / "run", settings, say=silent)
+        fit(folder, world.model, folder / "run", settings, also=str(world.beir), say=silent)
 
     files = {"remargin.json": HEADER, "triplets/header.json": HEADER, "tokens/documents/header.json": HEADER}
     return Case(world.prepared, files, (fit_on,), count=100)

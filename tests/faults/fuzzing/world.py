@@ -121,7 +121,8 @@ class World:
         return folder / "data"
 
     def fit(self, out: Path, resume: bool = False, say: Callable[[str], None] = silent) -> None:
-        fit(self.beir, self.model, out, SETTINGS, triplets=self.triplets, resume=resume, say=say)
+        options: Any = {"triplets": self.triplets, "also": str(self.beir), "resume": resume, "say": say}
+        fit(self.beir, self.model, out, SETTINGS, **options)
 
     @cached_property
     def run(self) -> Path:

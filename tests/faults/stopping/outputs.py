@@ -26,7 +26,7 @@ Contents = Mapping[str, Any]
 # What no two runs have in common: durations, dates, memory, the command itself, and checksums of these.
 CHANGING_KEYS = {
     "blocks_reused", "checksum", "command", "date", "joules", "metrics", "pairs_per_second", "peak_bytes", "seconds",
-    "seconds_to_best", "teacher_seconds", "training_seconds", "validation_seconds",
+    "seconds_per_step", "seconds_to_best", "teacher_seconds", "training_seconds", "validation_seconds",
 }  # fmt: skip
 CHANGING_COLUMNS = {"triplets_per_second", "tokens_per_second", "utilisation", "data_wait", "checksum"}
 SCRATCH = r"(?:[0-9a-f]{8}-)?[a-z0-9_]{8}"  # how the name of a scratch folder ends

@@ -57,6 +57,8 @@ TEACH = "teach --triplets triplets.tsv --out out/scored.tsv"
 TRAIN_FROM = "--data data --train-from model --save-model out/teacher --epochs 1 --batch-size 2"
 STEPS = "--steps 3 --batch-size 4 --learning-rate 0.001 --validate-every 1 --save-every 1 --log-every 1"
 FIT = f"fit --data data --model model --out out/run {STEPS}"
+ROUNDS = "--rounds 2 --steps 3 --batch-size 4 --learning-rate 0.001 --save-every 1 --log-every 1"
+BLENDED_FIT = f"fit --data data --model start --out out/run {ROUNDS}"
 TAUGHT_FIT = f"fit --data scored --model model --out out/run --target teacher {STEPS}"
 INDEX = "index --out out/index"
 SEARCH = "search --data large --index bm25 --out"
@@ -89,6 +91,7 @@ VERBS = {
         kept=("run",),
         every=2,
     ),
+    "fit in rounds, blended": Verb(BLENDED_FIT, again="--resume", grows=True, kept=("run",), every=8),
     "fit with teachers": Verb(
         f"{TAUGHT_FIT} --sampler tas --clusters 2 --in-batch --in-batch-teacher model",
         again="--resume",
