@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from remargin import BiEncoder, Collection
 from remargin.data.preparation import prepare
 from remargin.data.training_data import TrainingData
 from remargin.mining.negatives import mine
+from remargin.training import measuring
 from remargin.training.batches import Batches
 from remargin.training.fitting import fit
 from remargin.training.measuring import Fit
@@ -122,6 +124,14 @@ def start(beir: Path, encoder: Path) -> Start:
 
 def quick(**changes: Any) -> FitSettings:
     return FitSettings.preset(**{"steps": 8, "batch_size": 8, "learning_rate": 3e-3, "precision": "32", **changes})
+
+
+@pytest.fixture(autouse=True, scope="session")
+def small_dev_splits_choose() -> Iterator[None]:
+    """The dev splits here have ten queries, which are too few for people, but choose well enough for tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "FEWEST_QUERIES", 8)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -157,9 +157,12 @@ def test_what_people_read(fitted: Fit) -> None:
 def test_a_weight_of_ones_own_is_taken(start: Start, encoder: Path, fitted: Fit, tmp_path: Path) -> None:
     """Training is the same, whatever is made of it."""
     given = start(tmp_path / "run", quick(), blend=0.25)
-    assert (given.weight, given.path, given.before, given.best) == (0.25, None, None, None)
-    assert given.measure is None
-    assert not (tmp_path / "run" / "blend.json").exists()
+    assert (given.weight, given.measure) == (0.25, "nDCG@10")
+    assert given.path is not None
+    assert given.path == read_path(tmp_path / "run")
+    assert (given.path.given, given.path.points) == (True, [0.0, 0.25, 1.0])
+    assert (given.before, given.best) == (given.path.at(0), given.path.at(0.25))
+    assert "measured on 10 dev queries" in given.lines()[0]
     assert not (tmp_path / "run" / "best").exists()
     last, model, begun = *models(tmp_path / "run", "last", "model"), weights(encoder)
     for name, tensor in weights(fitted.model.parent / "last").items():
@@ -194,11 +197,21 @@ def test_both_can_be_asked_for(start: Start, tmp_path: Path) -> None:
 def test_a_raw_backbone_is_no_place_to_go_back_to(beir: Path, tiny_model: Any, tmp_path: Path) -> None:
     lines: list[str] = []
     given = fit(str(beir), str(tiny_model("bert")), tmp_path / "run", quick(), also=str(beir), say=lines.append)
-    assert (given.weight, given.path) == (1.0, None)
+    assert given.path is not None
+    assert (given.weight, given.path.given, given.path.points) == (1.0, True, [0.0, 1.0])
     last, model = models(tmp_path / "run", "last", "model")
     assert all(torch.equal(last[name], model[name]) for name in last)
     assert given.fusion is not None  # dev chooses that all the same
-    assert not [line for line in lines if line.startswith("Blended")]
+    assert "no blending: the start was not trained to encode texts, so there is nothing to go back to" in lines
+
+
+def test_few_dev_queries_choose_nothing(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "FEWEST_QUERIES", 11)
+    lines: list[str] = []
+    given = start(tmp_path / "run", quick(), say=lines.append)
+    assert given.path is not None
+    assert (given.weight, given.path.given, given.fusion) == (0.5, True, None)
+    assert any(line.startswith("10 dev queries are too few to choose by: ") for line in lines)
 
 
 def without(beir: Path, split: str, folder: Path) -> Path:
