@@ -85,7 +85,7 @@ def test_the_outcome_comes_first_with_its_intervals(make_run: MakeRun) -> None:
     assert table.notes == ["1,234 test queries, ranked in full (60 documents); with 95% bootstrap intervals."]
     for name, incomplete in {"a": {"before": systems["before"]}, "b": {**systems, "after": {}}}.items():
         folder = make_run(name, {**REPORT, "outcome": {**outcome, "systems": incomplete}})
-        with pytest.raises(InputError, match="report.json: .*not systems and the gain, all by the same measures"):
+        with pytest.raises(InputError, match=r"report.json: .*not systems and the gain, all by the same measures"):
             run_section(folder)
 
 
