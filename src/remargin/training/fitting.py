@@ -27,6 +27,8 @@ from remargin.training.data_look import DataLook, look
 from remargin.training.loop import train
 from remargin.training.measuring import Fit, Measuring
 from remargin.training.request import OF_THE_PAPER, Request, asks_for_validation, make_logger, resolve_settings
+from remargin.training.schedule import FILE as SCHEDULE
+from remargin.training.schedule import REMEDY as ANEW
 from remargin.training.schedule import StepPlan, rehearse, steps_for, steps_within
 from remargin.training.settings import FitSettings
 from remargin.training.supervision import needs_scores
@@ -303,11 +305,14 @@ def _steps(
     say: Callable[[str], None],
 ) -> int:
     """How many steps: as given, or as follow from the data, and not more than there is time for. Says how long."""
-    plan = StepPlan.load(asked.out)  # a training run that is resumed keeps its own
-    if plan is not None:
-        return plan.steps
     size = settings.batch_size * settings.accumulate
     steps = steps_for(seen.pairs, size, asked.epochs) if given is None else given
+    plan = StepPlan.load(asked.out)  # a training run that is resumed keeps its own
+    if plan is not None and plan.steps > steps:
+        problem = f"{plan.steps:,} steps, but data and settings make {steps:,} at most"
+        raise InputError(problem, file=asked.out / SCHEDULE, do=ANEW)
+    if plan is not None:
+        return plan.steps
     rehearsal = rehearse(learner, data, settings)  # which leaves it as it is
     overhead = rehearsal.encoding_seconds(measuring.tokens)
     seconds = asked.rounds * rehearsal.seconds_per_step
