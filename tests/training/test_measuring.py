@@ -78,6 +78,25 @@ def test_figures_are_those_that_search_and_evaluate_give(fitted: Fit, beir: Path
     assert fitted.fusion.fused == pytest.approx(means["nDCG@10"])
 
 
+def test_the_fusion_is_chosen_on_rankings_as_deep_as_searches_rank(
+    start: Start, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores are scaled by the least of a ranking: one that ends where the measure does gives another fusion."""
+    choose, depths = measuring.choose_fusion, set[int]()
+
+    def watched(bm25: Any, dense: Any, *others: Any, **options: Any) -> Any:
+        depths.update(map(len, dense.rankings.values()))
+        return choose(bm25, dense, *others, **options)
+
+    monkeypatch.setattr(measuring, "choose_fusion", watched)
+    given = start(tmp_path / "run", quick(validation_measure="nDCG@1"))
+    assert depths == {60}  # all; the measure would look at 51
+    found = search(beir, "exact", given.model, split="dev", hybrid="on")
+    means = evaluate(found, Collection.load(beir, "dev").qrels, ["nDCG@1"]).means
+    assert given.fusion is not None
+    assert given.fusion.fused == pytest.approx(means["nDCG@1"])
+
+
 def test_where_bfloat16_is_fast_it_is_measured_in_it(
     start: Start, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,9 @@ def test_a_damaged_plan_is_refused(beir: Path, tiny_model: Any, tmp_path: Path) 
     plan.write_text(plan.read_text().replace('"steps": 2', '"steps": 3'))
     with pytest.raises(InputError, match=r"schedule.json.*; start the training run anew in another folder"):
         start(steps=2, batch_size=8, resume=True)
+    StepPlan(steps=2**31, epochs=1.0).save(tmp_path / "run")
+    with pytest.raises(InputError, match=r"schedule.json: 2,147,483,648 steps, but data and settings make 2 at most"):
+        start(steps=2, batch_size=8, resume=True)
 
 
 @pytest.mark.parametrize(("documents", "negatives"), [(3, 1), (6, 4), (30, 8)])

@@ -28,6 +28,8 @@ from remargin.training.data_look import DataLook, look
 from remargin.training.loop import train
 from remargin.training.measuring import Fit, Measuring
 from remargin.training.request import OF_THE_PAPER, Request, asks_for_validation, make_logger, resolve_settings
+from remargin.training.schedule import FILE as SCHEDULE
+from remargin.training.schedule import REMEDY as ANEW
 from remargin.training.schedule import StepPlan, rehearse, steps_for, steps_within
 from remargin.training.settings import FitSettings
 from remargin.training.supervision import needs_scores
@@ -282,13 +284,17 @@ def _steps(
     say: Callable[[str], None],
 ) -> int:
     """How many steps: as given, or as follow from the data, and not more than there is time for. Says how long."""
-    plan = StepPlan.load(asked.out)  # a training run that is resumed keeps its own
+    size = settings.batch_size * settings.accumulate
+    most = steps_for(seen.pairs, size, asked.epochs) if given is None else given
+    plan = StepPlan.load(asked.out)  # a training run that is resumed keeps its own, which may be of another device
+    if plan is not None and plan.steps > most:
+        problem = f"{plan.steps:,} steps, but data and settings make {most:,} at most"
+        raise InputError(problem, file=asked.out / SCHEDULE, do=ANEW)
     if plan is not None:
         return plan.steps
-    size = settings.batch_size * settings.accumulate
     on_cpu = learner.device.type == "cpu"
-    steps = steps_for(seen.pairs, size, asked.epochs, on_cpu) if given is None else given
-    rehearsal = rehearse(learner, data, settings)
+    steps = min(most, steps_for(seen.pairs, size, asked.epochs, on_cpu)) if given is None else given
+    rehearsal = rehearse(learner, data, settings)  # which leaves the learner as it is
     overhead = rehearsal.encoding_seconds(measuring.tokens)
     seconds = asked.rounds * rehearsal.seconds_per_step
     if asked.minutes is not None:
