@@ -37,7 +37,13 @@ def test_every_figure_in_the_table_stands_in_results() -> None:
 
 def test_the_demo_table_is_the_demos() -> None:
     metrics = json.loads((ROOT / "results" / "demo.json").read_text())
-    labels = {"bm25": "BM25", "before": "before", "after": "after", "hybrid": "after, with BM25", "gain": "gain, paired"}
+    labels = {
+        "bm25": "BM25",
+        "before": "before",
+        "after": "after",
+        "hybrid": "after, with BM25",
+        "gain": "gain, paired",
+    }
     for name, label in labels.items():
         cells = (metrics[name][measure] for measure in ("nDCG@10", "R@100", "RR"))
         row = " | ".join(f"{c['mean']:.3f} ({c['low']:.3f} to {c['high']:.3f})" for c in cells)
