@@ -91,7 +91,7 @@ VERBS = {
         kept=("run",),
         every=2,
     ),
-    "fit in rounds, blended": Verb(BLENDED_FIT, again="--resume", grows=True, kept=("run",), every=8),
+    "fit in rounds, blended": Verb(BLENDED_FIT, again="--resume", grows=True, kept=("run",), every=20),
     "fit with teachers": Verb(
         f"{TAUGHT_FIT} --sampler tas --clusters 2 --in-batch --in-batch-teacher model",
         again="--resume",
