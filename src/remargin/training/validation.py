@@ -26,9 +26,9 @@ from remargin.retrieval.exact import top_k
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 
-# How many documents are ranked in full, by device. A small encoder on two CPU cores takes about a minute for the
+# How many documents are ranked in full, by device. A small encoder on two CPU cores takes about half a minute for the
 # first number, a large GPU some seconds for the second: no longer than a few hundred training steps take there.
-CPU_DOCUMENTS, GPU_DOCUMENTS = 6_000, 300_000
+CPU_DOCUMENTS, GPU_DOCUMENTS = 3_000, 300_000
 POOL_DEPTH = 100  # BM25's documents of a query that may come into a pool
 RERANKED = 100  # documents of each query of a run that is given without a depth
 RANKED = 1000  # documents of a query that measures without a cutoff see, as many as `search` ranks
@@ -140,11 +140,7 @@ class Validator:
         if depth is not None:
             self._ranking = _Reranking(collection, depth, first_stage)
         else:
-            most = (
-                most_documents
-                or settings.validation_documents
-                or (GPU_DOCUMENTS if torch.cuda.is_available() else CPU_DOCUMENTS)
-            )
+            most = most_documents or settings.validation_documents or affordable_documents()
             self._ranking = _FullRanking(collection, pool(collection, most, settings.seed))
         self._texts = tokens(self.queries, self._ranking.documents)
         self._parts: tuple[list[Packed], Tensor] | None = None
