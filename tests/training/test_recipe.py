@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from remargin import BiEncoder, Collection, InputError
+from remargin.mining import recipe
 from remargin.reports.run_files import read_report
 from remargin.reports.training_run import run_section
-from remargin.training import fitting, measuring
+from remargin.training import measuring
 from remargin.training.fitting import fit
 from remargin.training.measuring import Fit
 from remargin.training.settings import FitSettings
@@ -105,13 +106,13 @@ def test_rounds_mine_with_the_half_blended_model_of_the_one_before(
     start: Start, fitted: Fit, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[tuple[Any, dict[str, Any]]] = []
-    mine = fitting.mine
+    mine = recipe.mine
 
     def watched(*arguments: Any, **options: Any) -> Any:
         used.append((options["model"], options))
         return mine(*arguments, **options)
 
-    monkeypatch.setattr(fitting, "mine", watched)
+    monkeypatch.setattr(recipe, "mine", watched)
     lines: list[str] = []
     run = tmp_path / "run"
     given = partial(start, run, quick(), rounds=2)

@@ -92,7 +92,8 @@ def test_a_tiny_collection_has_fewer_negatives(documents: int, negatives: int, t
     table = [line.split("\t") for line in (tmp_path / "run" / "triplets.tsv").read_text().splitlines()]
     assert {len(row) - 2 for row in table} == {negatives}
     assert all(len({*row[1:]}) == len(row) - 1 for row in table)  # no positive, and none twice
-    assert any(line.startswith(f"mined {len(table) - 1} triplets of {negatives} for") for line in lines)
+    each = "1 negative" if negatives == 1 else f"{negatives} negatives"
+    assert any(line.startswith(f"mined {len(table) - 1} triplets of {each} for") for line in lines)
     with pytest.raises(InputError, match="too few documents to draw negatives from; ask for fewer"):
         start(tmp_path / "b", steps=2, batch_size=2, per_triplet=documents)
     assert not (tmp_path / "b").exists()
