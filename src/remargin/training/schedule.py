@@ -28,7 +28,7 @@ from remargin.training.settings import FitSettings
 
 # The rule of `steps_for`. Triplets count, not steps: a larger batch takes fewer steps.
 AIM = 25_600  # triplets: 200 steps of 128
-CPU_AIM = 6_400  # a quarter, some minutes for a small encoder: most of the gain comes first (results/recipe.md)
+CPU_AIM = 6_400  # a quarter: some minutes for a small encoder on two cores
 LARGEST_EPOCH = 102_400  # triplets: one epoch is gone through, but at most 800 steps of 128
 MOST_EPOCHS = 10
 FEWEST_STEPS = 20

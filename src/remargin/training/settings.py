@@ -150,7 +150,7 @@ LOSSES: dict[str, NamedLoss] = {
 
 @dataclass
 class FitSettings:
-    """How to train. The defaults were chosen on dev splits; results/defaults.md says how.
+    """How to train. docs/training.md says what `fit` makes of the defaults, and where they are from.
 
     Attributes:
         loss: which loss, and its own settings.
