@@ -255,6 +255,18 @@ def test_without_test_queries_the_figures_are_those_of_dev(
     assert given.outcome.evaluations["after"].means == pytest.approx(found.means)
 
 
+def test_a_resumed_run_measures_what_it_was_prepared_from(beir: Path, encoder: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(beir, data)
+    began = fit(str(data), str(encoder), tmp_path / "run", quick(), also=str(beir), say=silent)
+    shutil.rmtree(tmp_path / "run" / "test")
+    (data / "qrels" / "test.tsv").write_text("q0\td0\t1\n")  # a query of train
+    again = fit(str(data), str(encoder), tmp_path / "run", quick(), also=str(beir), resume=True, say=silent)
+    assert began.outcome is not None
+    assert again.outcome is not None
+    assert again.outcome.evaluations == began.outcome.evaluations
+
+
 def test_without_dev_nothing_is_chosen(beir: Path, encoder: Path, tmp_path: Path) -> None:
     data = without(beir, "dev", tmp_path / "data")
     given = fit(str(data), str(encoder), tmp_path / "run", quick(), also=str(beir), say=silent)

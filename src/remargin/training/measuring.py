@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from remargin.data.collection import Collection
+from remargin.data.collection import Collection, has_queries, open_source
 from remargin.evaluation.runs import Run
 from remargin.mining.false_negatives import suspicious
 from remargin.model.blend import blended, similarity_trained
@@ -85,6 +86,7 @@ class Measuring:
 
     Args:
         asked: what `fit` was asked for.
+        data: what `prepare` made of the collection: read again and again, it stays as it is and is at hand.
         settings: of the training run.
         start: the encoder before training.
         dev: the split to choose on, if there is one.
@@ -95,13 +97,14 @@ class Measuring:
     def __init__(
         self,
         asked: Request,
+        data: Path,
         settings: FitSettings,
         start: BiEncoder,
         dev: str | None,
         first_stage: Run | None,
         away: Away | None,
     ) -> None:
-        self._asked, self._settings, self._start, self._away = asked, settings, start, away
+        self._asked, self._data, self._settings, self._start, self._away = asked, data, settings, start, away
         self._first_stage, self._dev_split = first_stage, dev
 
     @cached_property
@@ -109,7 +112,7 @@ class Measuring:
         """Dev's queries and the documents that they rank."""
         if self._dev_split is None:
             return None
-        collection = Collection.load(self._asked.data, self._dev_split, self._asked.skip_bad)
+        collection = Collection.load(self._data, self._dev_split)
         return Validator.of(collection, self._start, self._settings, self._first_stage)
 
     @cached_property
@@ -119,9 +122,9 @@ class Measuring:
         """
         if self._asked.of_the_paper:
             return None
-        if self._dev_split == TEST or not self._asked.has_split(TEST):
+        if self._dev_split == TEST or not has_queries(open_source(self._data), TEST):
             return self.dev
-        collection = Collection.load(self._asked.data, TEST, self._asked.skip_bad)
+        collection = Collection.load(self._data, TEST)
         everything: Any = {"validation_depth": None, "validation_documents": TEST_SHARE * affordable_documents()}
         settings = replace(self._settings, validation_queries=len(collection.queries), **everything)
         return Validator.of(collection, self._start, settings, also=["R@100", "RR"])
@@ -132,7 +135,7 @@ class Measuring:
             return None
         if self._asked.training_length is None:
             return self.dev
-        collection = Collection.load(self._asked.data, self._dev_split, self._asked.skip_bad)
+        collection = Collection.load(self._data, self._dev_split)
         return Validator.of(collection, self._as_trained(), self._settings, self._first_stage)
 
     @property
@@ -190,7 +193,7 @@ class Measuring:
             return
         options: Any = {"split": "train", "skip_bad": self._asked.skip_bad, "seed": self._settings.seed}
         with _said_before():
-            listed = suspicious(self._asked.data, triplets, model, queries=SUSPICIOUS_AMONG, **options)
+            listed = suspicious(self._data, triplets, model, queries=SUSPICIOUS_AMONG, **options)
         write_suspicious(self._asked.out / SUSPICIOUS_FILE, listed)
 
     def report(self, fitted: Fit, seen: DataLook) -> None:
