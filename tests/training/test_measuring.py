@@ -289,6 +289,32 @@ def test_where_bm25_finds_nothing_on_dev_there_is_no_fusion(beir: Path, encoder:
     assert given.outcome.mean("bm25", "RR") == (0, 0, 0)
 
 
+def test_documents_without_words_are_measured_without_bm25(
+    beir: Path, encoder: Path, fitted: Fit, tmp_path: Path
+) -> None:
+    """Not an error after training, of a row that training does not need."""
+    shutil.copytree(beir, tmp_path / "data")
+    texts = [{"_id": f"d{i}", "text": " ".join(f"{i:02}")} for i in range(60)]
+    (tmp_path / "data" / "corpus.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts))
+    options: Any = {"triplets": fitted.model.parent / "triplets.tsv", "also": str(beir), "say": silent}
+    given = fit(str(tmp_path / "data"), str(encoder), tmp_path / "run", quick(), **options)
+    assert given.fusion is None
+    assert given.outcome is not None
+    assert tuple(given.outcome.runs) == ("before", "after")
+
+
+def test_no_weight_is_chosen_on_documents_that_were_re_ranked(start: Start, tmp_path: Path) -> None:
+    given = start(tmp_path / "run", quick(validation_depth=5))
+    assert given.fusion is None
+    assert given.outcome is not None
+    assert tuple(given.outcome.runs) == SYSTEMS[:3]
+
+
+def test_a_test_split_that_chose_is_no_result(start: Start, tmp_path: Path) -> None:
+    given = start(tmp_path / "run", quick(), validation_split="test")
+    assert "The test split also made choices, as --validation-split, and flatters them." in given.lines()
+
+
 def test_without_bm25_the_encoder_is_measured_alone(
     start: Start, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beir: Path
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from remargin.data.collection import Collection, has_queries, open_source
+from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.mining.false_negatives import suspicious
 from remargin.model.blend import blended, similarity_trained
@@ -76,6 +77,8 @@ class Fit(Fitted):
             lines += self.outcome.lines()
             if self.outcome.split != TEST:
                 lines.append(f"There is no test split: {self.outcome.split} also made choices, and flatters them.")
+            elif TEST in (made.split for made in (self.path, self.fusion) if made is not None):
+                lines.append("The test split also made choices, as --validation-split, and flatters them.")
         if self.away is not None:
             lines.append(self.away.line())
         return lines
@@ -224,6 +227,7 @@ class Measuring:
             document_length=None if self._asked.training_length else self._start.document_length,
             truncated=seen.truncated_share,
             unlikely=seen.unlikely_share,
+            split=self._dev_split or "dev",
         )
         unchanged = f"{fitted.model} has the starting weights, unchanged"
         return [*lines, unchanged] if fitted.weight == 0 else lines
@@ -240,20 +244,32 @@ class Measuring:
         return model.eval()
 
     def _fuse(self, model: BiEncoder) -> Fusion | None:
-        """The weight of BM25 and the model that dev chooses; None without dev, with few queries, or without BM25."""
-        if self.dev is None or self._asked.of_the_paper or find_spec("bm25s") is None:
+        """The weight of BM25 and the model that dev chooses; None without dev, with few queries, or without BM25.
+
+        Nor is it chosen on re-ranked documents: searches fuse what each of the two finds among all.
+        """
+        if self.dev is None or self._asked.of_the_paper or self.dev.reranks:
             return None
         if len(self.dev.queries) < FEWEST_QUERIES:
             return None
-        bm25 = self.dev.rank_by_bm25()
-        if not any(bm25.rankings.values()):
+        bm25 = _by_bm25(self.dev)
+        if bm25 is None or not any(bm25.rankings.values()):
             return None
         dense, measure = self.dev.rank(model, RANKED), self.dev.measure  # as deep as searches will rank
         return choose_fusion(bm25, dense, self.dev.qrels, measure, data=self._asked.data, split=self.dev.split)
 
     def _outcome(self, test: Validator, model: BiEncoder, fusion: Fusion | None) -> Outcome:
-        bm25 = test.rank_by_bm25() if find_spec("bm25s") is not None else None
-        return Outcome.measure(test, self._start, model, bm25, fusion)
+        return Outcome.measure(test, self._start, model, _by_bm25(test), fusion)
+
+
+def _by_bm25(validator: Validator) -> Run | None:
+    """BM25's rankings; None if it is not installed, or the documents have no words, which training does not need."""
+    if find_spec("bm25s") is None:
+        return None
+    try:
+        return validator.rank_by_bm25()
+    except InputError:
+        return None
 
 
 @contextmanager
