@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,20 @@ def test_the_depth_of_a_choice_is_that_of_a_search() -> None:
 @pytest.mark.parametrize(("gain", "pays"), [(-0.1, False), (0.0, False), (WORTHWHILE / 2, False), (0.01, True)])
 def test_a_fusion_pays_if_it_is_better_by_more_than_a_trifle(gain: float, pays: bool) -> None:
     assert Fusion(0.4, "nDCG@10", 0.3, 0.5, 0.5 + gain).pays == pays
+
+
+def test_a_model_without_a_folder_is_indexed_alone(
+    model: BiEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with the fusion of the folder that one happens to be in, nor with an error for one that is gone."""
+    data, own = write_beir(tmp_path / "data"), copy.copy(model)
+    save_fusion(tmp_path, Fusion(0.35, "nDCG@10", 0.61, 0.57, 0.65))
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("", str(tmp_path / "gone"))):
+        own.name = name
+        built = remargin.index(tmp_path / str(number), data=data, model=own)
+        assert built.documents == len(DOCUMENTS)
+        assert fusion_of(tmp_path / str(number)) is None
 
 
 def test_a_model_folder_carries_its_fusion(model: BiEncoder, tmp_path: Path) -> None:

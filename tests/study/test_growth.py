@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,6 +31,13 @@ def made(gains: list[float], noise: float = 0.1, seeds: int = 3) -> tuple[dict[s
 
 def curve(gains: list[float], noise: float = 0.1) -> Curve:
     return grown("nDCG@10", *made(gains, noise))
+
+
+def test_shares_of_the_same_pairs_have_no_doubling() -> None:
+    before, (small, large) = made([0.05, 0.1])
+    found = grown("nDCG@10", before, [small, replace(large, pairs=small.pairs)])
+    assert found.answer == "yes"
+    assert "doubling" not in found.verdict
 
 
 def test_seeds_are_averaged_within_queries_and_queries_bootstrapped() -> None:

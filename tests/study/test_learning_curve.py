@@ -13,6 +13,7 @@ import torch
 
 from remargin import BiEncoder, Collection, InputError, evaluate, search
 from remargin.mining.negatives import mine
+from remargin.mining.recipe import RECIPE
 from remargin.reports.collect import sections_in
 from remargin.study import learning_curve
 from remargin.study.learning_curve import curve, nested
@@ -45,7 +46,9 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Stands in for `fit`: notes what it was given, and writes a model that depends on it."""
     calls: list[dict[str, Any]] = []
 
-    def fake(data: str, model: str, out: Path, *, triplets: Path, seed: int, **options: Any) -> Any:
+    def fake(
+        data: str, model: str, out: Path, *, triplets: Path, seed: int, preset: str | None = None, **options: Any
+    ) -> Any:
         lines = triplets.read_text().splitlines()
         calls.append({"model": model, "out": out, "lines": lines, "seed": seed, **options})
         (out / "data").mkdir(parents=True, exist_ok=True)
@@ -101,6 +104,16 @@ def test_every_run_has_the_triplets_of_its_share(beir: Path, tiny_model: Any, tm
     assert json.loads((out / "curve.json").read_text())["answer"] == found.answer
     assert not list(out.rglob("checkpoint"))
     assert [section.title for section in sections_in(out)] == ["Would more data help?"]
+
+
+def test_negatives_are_those_that_fit_would_mine(beir: Path, tiny_model: Any, tmp_path: Path, fits: Any) -> None:
+    def negatives(name: str, **options: Any) -> int:
+        curve(beir, tiny_model("bert"), tmp_path / name, SHARES, [0], say=silent, **options)
+        return (tmp_path / name / "triplets.tsv").read_text().splitlines()[0].count("negative_id")
+
+    assert negatives("default") == RECIPE.per_triplet
+    assert negatives("paper", preset="paper", steps=7) == 1
+    assert negatives("many", per_triplet=9) == 9
 
 
 def test_finished_runs_are_not_repeated(
@@ -192,6 +205,8 @@ def test_settings_that_make_no_sense_are_one_clear_line(beir: Path, tiny_model: 
         "the seeds are missing or not distinct": {"seeds": []},
         "seed is not an option of a learning curve; give --seeds": {"seed": 1},
         "resume is not an option of a learning curve": {"resume": True},
+        "rounds is not an option of a learning curve; give --triplets": {"rounds": 2},
+        "the preset paper needs to know how long to train": {"preset": "paper"},
         "temperature is -1": {"target": "contrastive", "temperature": -1.0},
         "seed is -1": {"seeds": [-1]},
         "nDCG@x": {"measure": "nDCG@x"},

@@ -21,6 +21,7 @@ from remargin.mining.negatives import mine
 from remargin.reports.figures import LineFigure
 from remargin.reports.training_run import run_section
 from remargin.training.fitting import fit
+from remargin.training.training_folder import TrainingFolder
 
 from .conftest import settings, silent
 
@@ -170,6 +171,20 @@ def test_bad_input_that_shows_late_leaves_the_folder_to_the_next_attempt(
         assert not list((tmp_path / "run").glob("*"))
     start = partial(fit, str(beir), str(tiny_model("bert")), tmp_path / "run")
     start(settings(steps=1), say=silent)
+
+
+def test_bad_input_in_a_later_round_leaves_the_trained_ones(tmp_path: Path) -> None:
+    first = tmp_path / "run" / "rounds" / "1"
+
+    def trained_then_failed() -> None:
+        with TrainingFolder(tmp_path / "run", {}, resume=False).opened():
+            first.mkdir(parents=True)
+            (first / "metrics.csv").write_text("step,loss\n")
+            raise InputError("too few documents", do="add some")
+
+    with pytest.raises(InputError, match="too few documents"):
+        trained_then_failed()
+    assert (first / "metrics.csv").exists()
 
 
 def test_a_run_goes_on_wherever_its_folder_is_now(beir: Path, tiny_model: Any, tmp_path: Path) -> None:

@@ -255,6 +255,18 @@ def test_without_test_queries_the_figures_are_those_of_dev(
     assert given.outcome.evaluations["after"].means == pytest.approx(found.means)
 
 
+def test_a_resumed_run_measures_what_it_was_prepared_from(beir: Path, encoder: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(beir, data)
+    began = fit(str(data), str(encoder), tmp_path / "run", quick(), also=str(beir), say=silent)
+    shutil.rmtree(tmp_path / "run" / "test")
+    (data / "qrels" / "test.tsv").write_text("q0\td0\t1\n")  # a query of train
+    again = fit(str(data), str(encoder), tmp_path / "run", quick(), also=str(beir), resume=True, say=silent)
+    assert began.outcome is not None
+    assert again.outcome is not None
+    assert again.outcome.evaluations == began.outcome.evaluations
+
+
 def test_without_dev_nothing_is_chosen(beir: Path, encoder: Path, tmp_path: Path) -> None:
     data = without(beir, "dev", tmp_path / "data")
     given = fit(str(data), str(encoder), tmp_path / "run", quick(), also=str(beir), say=silent)
@@ -275,6 +287,32 @@ def test_where_bm25_finds_nothing_on_dev_there_is_no_fusion(beir: Path, encoder:
     assert given.outcome is not None
     assert tuple(given.outcome.runs) == SYSTEMS[:3]
     assert given.outcome.mean("bm25", "RR") == (0, 0, 0)
+
+
+def test_documents_without_words_are_measured_without_bm25(
+    beir: Path, encoder: Path, fitted: Fit, tmp_path: Path
+) -> None:
+    """Not an error after training, of a row that training does not need."""
+    shutil.copytree(beir, tmp_path / "data")
+    texts = [{"_id": f"d{i}", "text": " ".join(f"{i:02}")} for i in range(60)]
+    (tmp_path / "data" / "corpus.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts))
+    options: Any = {"triplets": fitted.model.parent / "triplets.tsv", "also": str(beir), "say": silent}
+    given = fit(str(tmp_path / "data"), str(encoder), tmp_path / "run", quick(), **options)
+    assert given.fusion is None
+    assert given.outcome is not None
+    assert tuple(given.outcome.runs) == ("before", "after")
+
+
+def test_no_weight_is_chosen_on_documents_that_were_re_ranked(start: Start, tmp_path: Path) -> None:
+    given = start(tmp_path / "run", quick(validation_depth=5))
+    assert given.fusion is None
+    assert given.outcome is not None
+    assert tuple(given.outcome.runs) == SYSTEMS[:3]
+
+
+def test_a_test_split_that_chose_is_no_result(start: Start, tmp_path: Path) -> None:
+    given = start(tmp_path / "run", quick(), validation_split="test")
+    assert "The test split also made choices, as --validation-split, and flatters them." in given.lines()
 
 
 def test_without_bm25_the_encoder_is_measured_alone(

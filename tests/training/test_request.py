@@ -61,7 +61,6 @@ def test_several_rounds_do_not_take_the_triplets_that_are_there(prepared: Path) 
 
 def test_splits_are_found(beir: Path) -> None:
     asked = request(beir)
-    assert [asked.has_split(split) for split in ("train", "dev", "test", "other")] == [True, True, True, False]
     assert asked.dev_split(FitSettings()) == "dev"
     assert request(beir, validation_split="test").dev_split(FitSettings()) == "test"
     assert json.loads(json.dumps(asked.plain()))["out"] == "run"

@@ -12,9 +12,12 @@ import pytest
 import torch
 
 from remargin import BiEncoder, train
+from remargin.data.training_data import TrainingData
 from remargin.errors import InputError
 from remargin.training import schedule
+from remargin.training.batches import Batches
 from remargin.training.engine import Engine
+from remargin.training.samplers import RandomSampler
 from remargin.training.schedule import Rehearsal, StepPlan, rehearse, steps_for, steps_within
 from remargin.training.validation import Validator
 
@@ -149,6 +152,15 @@ def test_a_rehearsal_counts_what_a_step_computes(prepared: Path, model: BiEncode
     assert one.tokens_per_step == round(sum(tokens) / 2)
     assert (one.triplets_per_step, two.triplets_per_step) == (16, 32)
     assert two.tokens_per_step == sum(tokens)
+
+
+def test_a_rehearsal_has_all_negatives_of_a_step(scored: Path, model: BiEncoder) -> None:
+    data = TrainingData(scored)
+    for take in (1, 2):
+        batches = Batches(data, RandomSampler.of(data.triplets, 36, 0, take))
+        tokens = [int(batches.batch(number).texts.lengths.sum()) for number in range(3)]  # an epoch
+        rehearsal = rehearse(model, scored, settings(batch_size=36, per_triplet=take))
+        assert rehearsal.tokens_per_step == round(sum(tokens) / 3)
 
 
 def test_a_few_parts_stand_for_a_large_batch(prepared: Path, model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:

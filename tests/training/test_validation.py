@@ -12,6 +12,7 @@ import torch
 
 from remargin import BiEncoder, Collection, InputError, Run, Validator, evaluate, search
 from remargin.data.preparation import prepare
+from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.candidates import candidates
 from remargin.training import validation
 from remargin.training.engine import Engine
@@ -77,6 +78,18 @@ def test_with_a_depth_it_re_ranks_a_first_stage(prepared: Path, model: BiEncoder
     given = Validator(prepared, "dev", settings(validation_depth=None), run)  # without a depth, a run is re-ranked too
     assert given.describe() == "re-ranking the first 100 documents of the run that was given"
     assert given.evaluate(model).means["nDCG@10"] == full(prepared).evaluate(model).means["nDCG@10"]
+
+
+def test_bm25_ranks_the_documents_that_are_re_ranked(prepared: Path) -> None:
+    dev = Collection.load(prepared, "dev")
+    every = {query: {f"d{i}": 1.0 for i in range(0, 60, 1 + row % 2)} for row, query in enumerate(dev.queries)}
+    run = Run.of(every)
+    validator = Validator(prepared, "dev", settings(validation_depth=None), run)
+    found = BM25(dev.documents).search(dev.queries, 60).rankings
+    expected = {query: [d for d in ranking if d in run.rankings[query]] for query, ranking in found.items()}
+    assert any(len(expected[query]) < len(found[query]) for query in found)
+    assert {query: list(ranking) for query, ranking in validator.rank_by_bm25().rankings.items()} == expected
+    assert (validator.reranks, full(prepared).reranks) == (True, False)
 
 
 def full(folder: Path, split: str = "dev", **options: Any) -> Validator:

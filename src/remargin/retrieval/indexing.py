@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from remargin.errors import InputError, refuse_idle
 from remargin.files.atomic import refuse_existing
+from remargin.model.folder import local_folder
 from remargin.retrieval import bm25
 from remargin.retrieval.base import storage_class
 from remargin.retrieval.bm25 import BM25
@@ -157,11 +158,21 @@ def _hybrid(
     choice: Choice | float, model: str | Path | BiEncoder, words: Mapping[str, Any], index: str
 ) -> HybridSettings | None:
     """How the index fuses, if it does; BM25's own parameters are refused if it does not."""
-    fused = chosen_hybrid(choice, model if isinstance(model, str | Path) else model.name)
+    if isinstance(model, str | Path):
+        fused = chosen_hybrid(choice, model)
+    else:  # whose folder may be gone, if it ever had one
+        fused = None if choice == "auto" and not _has_folder(model.name) else chosen_hybrid(choice, model.name)
     if fused is None:
         refuse_idle(f"index {index} without BM25 (--hybrid)", words)
         return None
     return replace(fused, **words)
+
+
+def _has_folder(name: str) -> bool:
+    try:
+        return bool(name) and local_folder(name).is_dir()
+    except InputError:
+        return False
 
 
 def _warn_without_words(vectors: Vectors) -> None:

@@ -150,8 +150,9 @@ def _verdict(
         f"With {queries:,} test queries, a gain of {detectable:.3f} or more shows with a probability of {POWER:.0%}."
     )
     if answer == "yes":
-        doubling = step.mean / math.log2(large.pairs / small.pairs)
-        return f"More data would probably help: {what}, about {doubling:.3f} for each doubling. {power}"
+        doublings = math.log2(large.pairs / small.pairs)  # 0 if triplets of further queries were not given
+        each = f", about {step.mean / doublings:.3f} for each doubling" if doublings else ""
+        return f"More data would probably help: {what}{each}. {power}"
     if answer == "no":
         rest = "no gain" if step.high <= 0 else f"no gain of {MATTERS} or more"
         return f"More data of this kind would hardly help: {what}, so there was {rest}. {power}"

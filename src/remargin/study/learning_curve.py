@@ -23,17 +23,23 @@ from remargin.files.hashes import texts_fingerprint
 from remargin.files.headers import read_header, write_header
 from remargin.files.parts import remove_parts
 from remargin.files.shapes import Check
-from remargin.mining.recipe import mine_for_training
+from remargin.mining.negatives import MiningSettings
+from remargin.mining.recipe import RECIPE, mine_for_training
 from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
 from remargin.retrieval.searching import search
 from remargin.study.growth import Curve, Trained, curve_json, curve_section, grown
 from remargin.training.fitting import fit
-from remargin.training.settings import FitSettings
+from remargin.training.request import OF_THE_PAPER, resolve_settings
 
 ASKED, CURVE, TRIPLETS, BEFORE = "asked.json", "curve.json", "triplets.tsv", "before.json"
 ASKED_FORMAT, CURVE_FORMAT, SCORES_FORMAT = "remargin-curve-asked-1", "remargin-curve-1", "remargin-curve-scores-1"
-OWN = {"settings": "single settings by their names", "seed": "--seeds", "resume": "nothing: finished fits are kept"}
+OWN = {
+    "settings": "single settings by their names",
+    "seed": "--seeds",
+    "resume": "nothing: finished fits are kept",
+    "rounds": "--triplets that a model mined: all shares have the same",
+}
 OTHER_PLACE = "choose another place, or delete it"
 ORDER = 0  # the seed of the order in which training queries are taken
 
@@ -121,7 +127,7 @@ def curve(
         remove_left(out, deep=True)
         asked = {**options, "skip_bad": skip_bad}
         _take_folder(out, _inputs(train, test, start, triplets), measure, asked)
-        table = Path(triplets) if triplets is not None else _mined(train, out / TRIPLETS, say)
+        table = Path(triplets) if triplets is not None else _mined(train, out / TRIPLETS, options, say)
         rejects = Rejects(skip=skip_bad)
         rows = list(read_id_triplets(table, rejects, train))
         if rejects.count:
@@ -176,7 +182,7 @@ def _check_options(options: dict[str, Any], seeds: Sequence[int]) -> None:
             raise InputError(f"{name} is not an option of a learning curve", do=f"give {OWN[name]}")
     changes = {name: value for name, value in options.items() if name not in inspect.signature(fit).parameters}
     for seed in seeds:
-        FitSettings.preset(options.get("preset") or "default", **{**changes, "seed": seed})
+        resolve_settings(None, options.get("preset"), {**changes, "seed": seed})
 
 
 def _require_own_folder(out: Path) -> None:
@@ -228,10 +234,12 @@ def _trainable(train: Collection) -> list[str]:
     return [query for query, judged in train.qrels.items() if any(grade > 0 for grade in judged.values())]
 
 
-def _mined(train: Collection, path: Path, say: Callable[[str], None]) -> Path:
+def _mined(train: Collection, path: Path, options: dict[str, Any], say: Callable[[str], None]) -> Path:
+    """As `fit` mines with these options, whatever the seeds."""
     remove_parts(path)
     if not path.exists():
-        mine_for_training(train, path, say)
+        how = MiningSettings() if options.get("preset") in OF_THE_PAPER else RECIPE
+        mine_for_training(train, path, say, how, at_least=options.get("per_triplet") or 1)
     return path
 
 

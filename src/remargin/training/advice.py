@@ -24,6 +24,7 @@ def advice(
     document_length: int | None = None,
     truncated: float = 0.0,
     unlikely: float = 0.0,
+    split: str = "dev",
 ) -> list[str]:
     """Lines for a training run after which the encoder is not better than before: what was tried, and what to try.
 
@@ -41,6 +42,7 @@ def advice(
         document_length: the maximum length in tokens.
         truncated: the share of documents that are longer.
         unlikely: the share of training pairs that look unlikely; see `look`.
+        split: whose queries were measured.
 
     Example:
         >>> tried, to_try = advice("nDCG@10", 0.51, 0.51, pairs=120, steps=20, learning_rate=2e-4, blends=[0.25, 0.5])
@@ -63,7 +65,7 @@ def advice(
         f"negatives from {negatives}" if negatives else "",
     ]
     said = ", ".join(filter(None, tried))
-    outcome = f"{measure} on dev is {before:.3f} before and {best:.3f} at best after {steps:,} steps"
+    outcome = f"{measure} on {split} is {before:.3f} before and {best:.3f} at best after {steps:,} steps"
     to_try = [
         f"more training pairs ({pairs:,} now, {ENOUGH_PAIRS:,} are a start)" if pairs < ENOUGH_PAIRS else "",
         f"a look at the unlikely positives ({unlikely:.0%} of the pairs)" if unlikely >= UNLIKELY else "",

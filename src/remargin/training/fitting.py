@@ -179,7 +179,7 @@ def fit(
         seen.in_training = asked.training_length is not None
         for line in seen.lines():
             say(line)
-        measuring = Measuring(asked, settings, start, dev, first_stage, away)
+        measuring = Measuring(asked, first, settings, start, dev, first_stage, away)
         if (why := measuring.fixed_weight()[1]) is not None:
             say(why)
         if dev not in ("dev", None):

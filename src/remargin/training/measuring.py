@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from remargin.data.collection import Collection
+from remargin.data.collection import Collection, has_queries, open_source
+from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.mining.false_negatives import suspicious
 from remargin.model.blend import blended, similarity_trained
@@ -75,6 +77,8 @@ class Fit(Fitted):
             lines += self.outcome.lines()
             if self.outcome.split != TEST:
                 lines.append(f"There is no test split: {self.outcome.split} also made choices, and flatters them.")
+            elif TEST in (made.split for made in (self.path, self.fusion) if made is not None):
+                lines.append("The test split also made choices, as --validation-split, and flatters them.")
         if self.away is not None:
             lines.append(self.away.line())
         return lines
@@ -85,6 +89,7 @@ class Measuring:
 
     Args:
         asked: what `fit` was asked for.
+        data: what `prepare` made of the collection: read again and again, it stays as it is and is at hand.
         settings: of the training run.
         start: the encoder before training.
         dev: the split to choose on, if there is one.
@@ -95,13 +100,14 @@ class Measuring:
     def __init__(
         self,
         asked: Request,
+        data: Path,
         settings: FitSettings,
         start: BiEncoder,
         dev: str | None,
         first_stage: Run | None,
         away: Away | None,
     ) -> None:
-        self._asked, self._settings, self._start, self._away = asked, settings, start, away
+        self._asked, self._data, self._settings, self._start, self._away = asked, data, settings, start, away
         self._first_stage, self._dev_split = first_stage, dev
 
     @cached_property
@@ -109,7 +115,7 @@ class Measuring:
         """Dev's queries and the documents that they rank."""
         if self._dev_split is None:
             return None
-        collection = Collection.load(self._asked.data, self._dev_split, self._asked.skip_bad)
+        collection = Collection.load(self._data, self._dev_split)
         return Validator.of(collection, self._start, self._settings, self._first_stage)
 
     @cached_property
@@ -119,9 +125,9 @@ class Measuring:
         """
         if self._asked.of_the_paper:
             return None
-        if self._dev_split == TEST or not self._asked.has_split(TEST):
+        if self._dev_split == TEST or not has_queries(open_source(self._data), TEST):
             return self.dev
-        collection = Collection.load(self._asked.data, TEST, self._asked.skip_bad)
+        collection = Collection.load(self._data, TEST)
         everything: Any = {"validation_depth": None, "validation_documents": TEST_SHARE * affordable_documents()}
         settings = replace(self._settings, validation_queries=len(collection.queries), **everything)
         return Validator.of(collection, self._start, settings, also=["R@100", "RR"])
@@ -132,7 +138,7 @@ class Measuring:
             return None
         if self._asked.training_length is None:
             return self.dev
-        collection = Collection.load(self._asked.data, self._dev_split, self._asked.skip_bad)
+        collection = Collection.load(self._data, self._dev_split)
         return Validator.of(collection, self._as_trained(), self._settings, self._first_stage)
 
     @property
@@ -190,7 +196,7 @@ class Measuring:
             return
         options: Any = {"split": "train", "skip_bad": self._asked.skip_bad, "seed": self._settings.seed}
         with _said_before():
-            listed = suspicious(self._asked.data, triplets, model, queries=SUSPICIOUS_AMONG, **options)
+            listed = suspicious(self._data, triplets, model, queries=SUSPICIOUS_AMONG, **options)
         write_suspicious(self._asked.out / SUSPICIOUS_FILE, listed)
 
     def report(self, fitted: Fit, seen: DataLook) -> None:
@@ -221,6 +227,7 @@ class Measuring:
             document_length=None if self._asked.training_length else self._start.document_length,
             truncated=seen.truncated_share,
             unlikely=seen.unlikely_share,
+            split=self._dev_split or "dev",
         )
         unchanged = f"{fitted.model} has the starting weights, unchanged"
         return [*lines, unchanged] if fitted.weight == 0 else lines
@@ -237,20 +244,32 @@ class Measuring:
         return model.eval()
 
     def _fuse(self, model: BiEncoder) -> Fusion | None:
-        """The weight of BM25 and the model that dev chooses; None without dev, with few queries, or without BM25."""
-        if self.dev is None or self._asked.of_the_paper or find_spec("bm25s") is None:
+        """The weight of BM25 and the model that dev chooses; None without dev, with few queries, or without BM25.
+
+        Nor is it chosen on re-ranked documents: searches fuse what each of the two finds among all.
+        """
+        if self.dev is None or self._asked.of_the_paper or self.dev.reranks:
             return None
         if len(self.dev.queries) < FEWEST_QUERIES:
             return None
-        bm25 = self.dev.rank_by_bm25()
-        if not any(bm25.rankings.values()):
+        bm25 = _by_bm25(self.dev)
+        if bm25 is None or not any(bm25.rankings.values()):
             return None
         dense, measure = self.dev.rank(model, RANKED), self.dev.measure  # as deep as searches will rank
         return choose_fusion(bm25, dense, self.dev.qrels, measure, data=self._asked.data, split=self.dev.split)
 
     def _outcome(self, test: Validator, model: BiEncoder, fusion: Fusion | None) -> Outcome:
-        bm25 = test.rank_by_bm25() if find_spec("bm25s") is not None else None
-        return Outcome.measure(test, self._start, model, bm25, fusion)
+        return Outcome.measure(test, self._start, model, _by_bm25(test), fusion)
+
+
+def _by_bm25(validator: Validator) -> Run | None:
+    """BM25's rankings; None if it is not installed, or the documents have no words, which training does not need."""
+    if find_spec("bm25s") is None:
+        return None
+    try:
+        return validator.rank_by_bm25()
+    except InputError:
+        return None
 
 
 @contextmanager

@@ -99,11 +99,6 @@ class Request:
             return folder
         return self.out / "data"
 
-    def has_split(self, split: str) -> bool:
-        """Whether the collection has queries of a split."""
-        source = open_source(self.data, Rejects(skip=self.skip_bad))
-        return split in source.splits() and has_queries(source, split)
-
     def dev_split(self, settings: FitSettings) -> str | None:
         """Dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
         source, split = open_source(self.data, Rejects(skip=self.skip_bad)), self.validation_split or "dev"

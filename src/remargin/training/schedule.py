@@ -139,7 +139,8 @@ def rehearse(model: BiEncoder, data: str | Path, settings: FitSettings) -> Rehea
     """
     training = TrainingData(data)
     training.require(model)
-    batches = Batches(training, RandomSampler.of(training.triplets, settings.batch_size, settings.seed))
+    sampler = RandomSampler.of(training.triplets, settings.batch_size, settings.seed, settings.per_triplet)
+    batches = Batches(training, sampler)
     precision = fast_precision() if settings.precision == "auto" else settings.precision
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
     plain = replace(settings, steps=1, compile="off")  # compiling takes a minute, and few training runs are compiled

@@ -53,7 +53,8 @@ class TrainingFolder:
                     write_config(self.path, about)
                 yield
             except InputError:
-                if new and not (self.path / METRICS).exists():
+                rounds = self.path.glob(f"rounds/*/{METRICS}")  # before the last one
+                if new and not (self.path / METRICS).exists() and not any(rounds):
                     self._clear(made)
                 raise
 

@@ -182,8 +182,22 @@ class Validator:
         """The queries' rankings of the same documents by BM25, without documents that are the query itself."""
         texts = self._collection.documents
         documents = {document: texts[document] for document in self._ranking.documents}
-        run = BM25(documents).search(self._collection.queries, depth + bool(self._collection.self_matches))
-        return without_self_matches(run, self._collection)[0]
+        own = self._ranking.candidates if isinstance(self._ranking, _Reranking) else None
+        searched = depth + bool(self._collection.self_matches) if own is None else len(documents)
+        run = without_self_matches(BM25(documents).search(self._collection.queries, searched), self._collection)[0]
+        if own is None:
+            return run
+        found = {query: set(ranked) for query, ranked in own.items()}
+        kept = {
+            query: {document: score for document, score in ranking.items() if document in found[query]}
+            for query, ranking in run.rankings.items()
+        }
+        return Run.of(kept, depth)
+
+    @property
+    def reranks(self) -> bool:
+        """Whether each query ranks nothing but the documents that a first stage found for it."""
+        return isinstance(self._ranking, _Reranking)
 
     def describe(self) -> str:
         """What is ranked, in words, such as "ranked in full (1,234 documents)"."""
@@ -211,12 +225,12 @@ class _Reranking:
 
     def __init__(self, collection: Collection, depth: int, first_stage: Run | None) -> None:
         rankings = candidates(collection, depth, first_stage)
-        self._candidates = {query: list(ranking) for query, ranking in rankings.items()}
-        self.documents = sorted({document for ranked in self._candidates.values() for document in ranked})
+        self.candidates = {query: list(ranking) for query, ranking in rankings.items()}
+        self.documents = sorted({document for ranked in self.candidates.values() for document in ranked})
         place = {document: i for i, document in enumerate(self.documents)}
         self._rows = [
             torch.tensor([place[document] for document in ranked], dtype=torch.long)
-            for ranked in self._candidates.values()
+            for ranked in self.candidates.values()
         ]
         self._depth = depth
         self._stage = "BM25" if first_stage is None else "the run that was given"
@@ -233,7 +247,7 @@ class _Reranking:
         values = iter(torch.cat([top.values for top in best]).tolist())  # from here on, the device is waited for
         places = torch.cat([top.indices for top in best]).tolist()
         scores, start = {}, 0
-        for (query, of_query), top in zip(self._candidates.items(), best, strict=True):
+        for (query, of_query), top in zip(self.candidates.items(), best, strict=True):
             ranked = places[start : start + len(top.values)]
             scores[query] = {of_query[place]: value for place, value in zip(ranked, values, strict=False)}
             start += len(ranked)
