@@ -60,6 +60,7 @@ def blended(start: BiEncoder, trained: BiEncoder, weight: float, into: BiEncoder
         if name in theirs and target.is_floating_point():
             # From the nearer end, which makes both ends and weights that are equal exact.
             target.copy_(torch.lerp(_like(theirs[name], target), _like(ours[name], target), weight))
+    result.name = ""  # what is kept beside the trained model, such as its fusion with BM25, is not of this one
     return result.eval()
 
 
@@ -95,6 +96,7 @@ def average(models: Sequence[BiEncoder]) -> BiEncoder:
             present = [state[name] for state in states if name in state]
             for count, weights in enumerate(present, start=2):  # a running mean: of equal weights it is exact
                 mean.add_(_like(weights, mean) - mean, alpha=1 / count)
+    result.name = ""
     return result.eval()
 
 

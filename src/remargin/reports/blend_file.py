@@ -193,7 +193,7 @@ def path_figure(path: BlendPath) -> LineFigure:
     )
     caption += "the start (0) to the trained model (1). "
     caption += (
-        "The weight was given."
+        "These queries did not choose the weight."
         if path.given
         else "The chosen weight is the smallest that keeps nearly all of the best gain."
     )
