@@ -58,6 +58,16 @@ def test_the_demo_table_is_the_demos() -> None:
     assert f"changed by {blended}; {trained}" in text
 
 
+def test_the_gains_of_fit_stand_in_results() -> None:
+    lines = (ROOT / "results" / "recipe.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.split("|")] for line in lines if line.startswith("| squadmix")]
+    assert [row[2] for row in rows] == ["300", "3,000", "30,000"]
+    first, second, third = (float(row[10].split()[0]) for row in rows)
+    assert f"{first:.3f}, {second:.3f} and {third:.3f} nDCG@10 on test" in " ".join(README.split())
+    for row in rows:  # "lost nothing significant elsewhere"
+        assert float(row[11].split()[-1].rstrip(")")) > 0
+
+
 def test_the_tables_of_the_paper_are_the_studies() -> None:
     readme = script()
     assert readme.updated(PAPER) == PAPER  # else: python benchmarks/readme.py
