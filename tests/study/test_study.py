@@ -221,6 +221,10 @@ def test_a_run_that_is_measured_elsewhere_keeps_what_it_was_trained_on(
     assert Result(None, tmp_path).about["hardware"] == "another machine"
     with pytest.raises(InputError, match=r"run.json: is of another run than its name says"):
         Result.load(tmp_path / "run", replace(spec, seed=7))
+    result.curve[-1][1].pop("nDCG@10")
+    result.save()
+    with pytest.raises(InputError, match=r"run.json: its validations are not all by the same measures"):
+        Result.load(tmp_path / "run", spec)
 
 
 def test_triplets_are_counted_as_they_were_seen(study_folder: Path) -> None:

@@ -141,6 +141,8 @@ class Result:
             if not files.intact(folder / name, checksum):
                 raise InputError("is not as it was written", file=folder / name, do=do)
         curve = [(step, values) for step, values in header["curve"]]
+        if len({frozenset(values) for _, values in curve}) > 1:
+            raise InputError("its validations are not all by the same measures", file=folder / FILE, do=do)
         return cls(
             spec,
             folder,
