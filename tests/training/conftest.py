@@ -126,7 +126,7 @@ def quick(**changes: Any) -> FitSettings:
     return FitSettings.preset(**{"steps": 8, "batch_size": 8, "learning_rate": 3e-3, "precision": "32", **changes})
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def small_dev_splits_choose() -> Iterator[None]:
     """The dev splits here have ten queries, which are too few for people, but choose well enough for tests."""
     with pytest.MonkeyPatch.context() as patch:

@@ -301,6 +301,8 @@ def test_documents_without_words_are_measured_without_bm25(
     assert given.fusion is None
     assert given.outcome is not None
     assert tuple(given.outcome.runs) == ("before", "after")
+    assert any(line.startswith("There is no row of BM25: ") for line in given.lines())
+    assert not any(line.startswith("There is no row of BM25: ") for line in fitted.lines())
 
 
 def test_no_weight_is_chosen_on_documents_that_were_re_ranked(start: Start, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from remargin.training.away import Away, AwayMeasured, AwayOutcome
 from remargin.training.blending import Elsewhere, blend_path, points_for
 from remargin.training.data_look import DataLook
 from remargin.training.loop import Fitted
-from remargin.training.outcome import Outcome
+from remargin.training.outcome import BM25, Outcome
 from remargin.training.request import Request
 from remargin.training.settings import FitSettings
 from remargin.training.validation import RANKED, Validator, affordable_documents
@@ -68,13 +68,15 @@ class Fit(Fitted):
         """What came of it, for people: what dev chose, the figures, and what it cost elsewhere."""
         lines = [] if self.path is None else [path_words(replace(self.path, away=None))]  # which has a line below
         if self.fusion is not None:
-            used = "`index`, `ask` and `search` use it" if self.fusion.pays else "not enough to pay"
+            used = "`index` will hold both" if self.fusion.pays else "not enough to pay"
             gain = f"{self.fusion.measure} {self.fusion.bm25:.3f} and {self.fusion.dense:.3f} alone"
             gain += f", {self.fusion.fused:.3f} fused"
             weight = f"weight {self.fusion.weight:g}"
             lines.append(f"Hybrid of BM25 and the model, {weight} chosen on {self.fusion.split}: {gain} there; {used}.")
         if self.outcome is not None:
             lines += self.outcome.lines()
+            if BM25 not in self.outcome.runs:
+                lines.append("There is no row of BM25: it is not installed, or the documents have no words for it.")
             if self.outcome.split != TEST:
                 lines.append(f"There is no test split: {self.outcome.split} also made choices, and flatters them.")
             elif TEST in (made.split for made in (self.path, self.fusion) if made is not None):
