@@ -58,11 +58,13 @@ def test_the_whole_way_on_a_users_own_texts(
         start(say=lines.append)
     text = "\n".join(lines)
     assert re.search(r"^about .*\(3 steps of 8 at .* triplets/s, then ranking\)$", text, re.MULTILINE)
-    assert (
-        f"The model is in {tmp_path / 'demo' / 'model'}/, a page about it is {tmp_path / 'demo'}/report.html." in text
-    )
+    assert f"The model is in {tmp_path / 'demo' / 'model'}/." in text
+    assert f"A page about this training run: {tmp_path / 'demo' / 'report.html'}" in text
     changed = metrics["gain"]["RR"]["low"] != metrics["gain"]["RR"]["high"]
-    assert ("What rose:" in text or "What fell:" in text) == changed
+    assert bool(re.search(r"queries (rose|fell), by the rank of the first relevant document:", text)) == changed
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert f"{metrics['after']['nDCG@10']['mean']:.3f}" in page
+    assert ("What rose and what fell" in page) == changed
 
 
 def test_the_bundled_encoder_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def test_a_finished_run(make_run: MakeRun) -> None:
     assert section.summary == [
         "minilm/best was trained on pairs:faq.csv for 2 steps of 64 triplets. Target: 0.3, in-batch negatives.",
         "nDCG@10 on the validation queries: 0.500 before, 0.750 at best, at step 2: a gain of 0.250.",
-        "Elsewhere, nDCG@10 on scifact: 0.600 before, 0.550 after (-0.050, -0.070 to -0.030).",
+        "Elsewhere (scifact, 300 queries): nDCG@10 0.600 before, 0.550 after (-0.050, -0.070 to -0.030).",
         "It took 1,234 seconds, at a median of 15.0 triplets a second.",
     ]
     assert section.notes == []
@@ -73,7 +73,10 @@ def test_the_outcome_comes_first_with_its_intervals(make_run: MakeRun) -> None:
         for name, mean in {"bm25": 0.6, "before": 0.5, "after": 0.7, "hybrid": 0.75, "gain": 0.2}.items()
     }
     outcome = {"split": "test", "ranked": "ranked in full (60 documents)", "queries": 1234, "systems": systems}
-    table = run_section(make_run("faq", {**REPORT, "outcome": outcome})).tables[0]
+    section = run_section(make_run("faq", {**REPORT, "outcome": outcome}))
+    assert section.summary[0].startswith("nDCG@10 on 1,234 test queries: ")
+    assert any("was trained on" in note for note in section.notes)
+    table = section.tables[0]
     assert (table.title, table.header) == ("What came of it", ["system", "nDCG@10"])
     assert [[cell.text for cell in row] for row in table.blocks[0].rows] == [
         ["BM25", "0.600 (0.550 to 0.650)"],
@@ -102,7 +105,7 @@ def test_a_run_that_was_blended(make_run: MakeRun) -> None:
     folder = make_run("faq", REPORT)
     save_path(folder, PATH)
     section = run_section(folder)
-    assert section.summary[2] == (
+    assert section.tables[1].notes[0] == (
         "Blended: 0.5 x trained + 0.5 x starting weights, chosen on 1,234 dev queries, over a pool of 6,000 of 56,094 "
         "documents: nDCG@10 0.500 at the start, 0.720 blended, 0.700 trained. The same on scifact, which chose "
         "nothing: nDCG@10 0.600, 0.610, 0.500."

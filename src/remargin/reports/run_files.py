@@ -17,9 +17,12 @@ from remargin.files.atomic import new_file
 from remargin.files.headers import checksum, read_header, write_header
 from remargin.files.ledger import LedgerContent, read_ledger
 from remargin.files.shapes import Check, Count, Finite, mismatch
+from remargin.reports.moves import Moved
 
 CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
 CONFIG_FORMAT, REPORT_FORMAT = "remargin-config-1", "remargin-report-2"
+NEIGHBOURS = 10
+AGREEMENT = f"agreement of {NEIGHBOURS} nearest neighbours"  # the measure of texts without judgments
 GIVE = "give a folder that `fit` wrote"
 
 
@@ -46,6 +49,23 @@ class Elsewhere(TypedDict):
     high: Finite
 
 
+def elsewhere_words(away: Elsewhere) -> str:
+    """What training cost elsewhere, in a line.
+
+    >>> means = {"before": 0.412, "after": 0.405, "difference": -0.007, "low": -0.021, "high": 0.006}
+    >>> elsewhere_words({"what": "docstrings", "measure": "nDCG@10", "queries": 200, **means})
+    'elsewhere (docstrings, 200 queries): nDCG@10 0.412 before, 0.405 after (-0.007, -0.021 to 0.006)'
+    """
+    count, ends = f"{away['queries']:,}", (away["difference"], away["low"], away["high"])
+    if away["measure"] == AGREEMENT:
+        share, low, high = (f"{1 + value:.1%}" for value in ends)
+        texts = f"{count} texts without judgments"
+        return f"elsewhere ({away['what']}, {texts}): {share} of nearest neighbours stayed ({low} to {high})"
+    change = "{:+.3f}, {:.3f} to {:.3f}".format(*ends)
+    means = f"{away['measure']} {away['before']:.3f} before, {away['after']:.3f} after ({change})"
+    return f"elsewhere ({away['what']}, {count} {'query' if away['queries'] == 1 else 'queries'}): {means}"
+
+
 class Mean(TypedDict):
     """A mean over queries and its 95% interval."""
 
@@ -55,7 +75,7 @@ class Mean(TypedDict):
 
 
 def _alike(systems: Mapping[str, Mapping[str, Any]]) -> bool:
-    return "gain" in systems and len({frozenset(means) for means in systems.values()}) == 1
+    return {"before", "after", "gain"} <= systems.keys() and len({frozenset(means) for means in systems.values()}) == 1
 
 
 class SystemMeans(TypedDict):
@@ -65,6 +85,7 @@ class SystemMeans(TypedDict):
     ranked: str
     queries: Count
     systems: Annotated[dict[str, dict[str, Mean]], Check("systems and the gain, all by the same measures", _alike)]
+    moved: NotRequired[Moved]
 
 
 class RunReport(TypedDict):

@@ -12,12 +12,14 @@ from remargin.files.ledger import LedgerContent
 from remargin.files.shapes import Size, mismatch
 from remargin.reports.blend_file import BlendPath, path_figure, path_table, path_words, read_path
 from remargin.reports.figures import Figure, LineFigure, Panel, Series
+from remargin.reports.moves import move_tables
 from remargin.reports.run_files import (
     CONFIG,
     GIVE,
     METRICS,
     REPORT,
     RunReport,
+    elsewhere_words,
     read_config,
     read_metrics,
     read_report,
@@ -74,9 +76,12 @@ def run_section(folder: str | Path) -> Section:
     measure = str(config["settings"].get("validation_measure", "validation"))
     validations = _validations(report, metrics, measure)
     path = read_path(folder)
-    blending = [] if path is None else [path_words(path)]
-    gain = _gain(validations, measure, report)
-    summary = [*_what(config, metrics, report), *gain, *blending, *_pace(metrics, report)]
+    result, elsewhere = _result(report), _elsewhere(report)
+    training = [*_what(config, metrics, report), *_validated(validations, measure)]
+    if result:  # with what training did below, so that what came of it is on the first screen
+        summary, notes = [*result, *elsewhere], [*training, *_pace(metrics, report)]
+    else:
+        summary, notes = [*training, *elsewhere, *_pace(metrics, report)], []
     tables = [
         *_outcome_tables(report),
         *_validation_tables(validations),
@@ -84,7 +89,7 @@ def run_section(folder: str | Path) -> Section:
         *_speed_tables(metrics),
         *suspicious_tables(folder),
     ]
-    notes = [] if report else [f"There is no {REPORT}: the run is not done, or it was stopped."]
+    notes += [] if report else [f"There is no {REPORT}: the run is not done, or it was stopped."]
     name = folder.absolute().name
     settings = {key: value for key, value in config.items() if key not in ABOUT} | config["settings"]
     settings |= {key: config[key] for key in ABOUT[1:] if key in config}
@@ -149,6 +154,20 @@ def _validations(report: RunReport | None, metrics: Metrics, measure: str) -> Va
     return validations or ({measure: logged} if logged else {})
 
 
+def _result(report: RunReport | None) -> list[str]:
+    """The outcome in a sentence: the gain of training by the first measure, and whether it can be told from none."""
+    outcome = report.get("outcome") if report else None
+    if not outcome:
+        return []
+    systems = outcome["systems"]
+    measure, gain = next(iter(systems["gain"].items()))
+    before, after = (systems[name][measure]["mean"] for name in ("before", "after"))
+    queries = f"{outcome['queries']:,} {outcome['split']} queries"
+    change = f"{gain['mean']:+.3f} (95% interval {gain['low']:.3f} to {gain['high']:.3f})"
+    verdict = "" if gain["low"] > 0 or gain["high"] < 0 else " The interval includes 0: the change may be chance."
+    return [f"{measure} on {queries}: {before:.3f} before training, {after:.3f} after, {change}.{verdict}"]
+
+
 def _what(config: dict[str, Any], metrics: Metrics, report: RunReport | None) -> list[str]:
     settings = config["settings"]
     steps = report["steps"] if report else max(metrics["step"], key=lambda step: step or 0, default=0)
@@ -162,25 +181,24 @@ def _what(config: dict[str, Any], metrics: Metrics, report: RunReport | None) ->
     return [f"{start} for {steps:,} steps of {size} triplets{early}. Target: {target}{in_batch}."]
 
 
-def _gain(validations: Validations, measure: str, report: RunReport | None) -> list[str]:
-    words = []
+def _validated(validations: Validations, measure: str) -> list[str]:
     values = validations.get(measure, [])
-    if len(values) > 1:
-        before = values[0][1]
-        step, best = max(values[1:], key=lambda pair: pair[1])
-        change = f"a gain of {best - before:.3f}" if best > before else "no gain"
-        validated = f"{before:.3f} before, {best:.3f} at best, at step {step:,}: {change}"
-        words.append(f"{measure} on the validation queries: {validated}.")
-    away = report.get("away") if report else None
-    if away:
-        change = f"{away['difference']:+.3f}, {away['low']:.3f} to {away['high']:.3f}"
-        means = f"{away['before']:.3f} before, {away['after']:.3f} after ({change})"
-        words.append(f"Elsewhere, {away['measure']} on {away['what']}: {means}.")
-    return words
+    if len(values) < 2:
+        return []
+    before = values[0][1]
+    step, best = max(values[1:], key=lambda pair: pair[1])
+    change = f"a gain of {best - before:.3f}" if best > before else "no gain"
+    validated = f"{before:.3f} before, {best:.3f} at best, at step {step:,}: {change}"
+    return [f"{measure} on the validation queries: {validated}."]
+
+
+def _elsewhere(report: RunReport | None) -> list[str]:
+    words = elsewhere_words(report["away"]) if report and "away" in report else ""
+    return [f"{words[0].upper()}{words[1:]}."] if words else []
 
 
 def _outcome_tables(report: RunReport | None) -> list[Table]:
-    """What each system reached, with intervals: the first thing to see."""
+    """What each system reached, with intervals, and what rose and fell: the first things to see."""
     outcome = report.get("outcome") if report else None
     if not outcome:
         return []
@@ -195,7 +213,8 @@ def _outcome_tables(report: RunReport | None) -> list[Table]:
             [Cell(names.get(system, system)), *(Cell(t, value=c["mean"]) for t, c in zip(texts, cells, strict=True))]
         )
     note = f"{outcome['queries']:,} {outcome['split']} queries, {outcome['ranked']}; with 95% bootstrap intervals."
-    return [Table("What came of it", ["system", *measures], [Block("", rows)], [note])]
+    moved = move_tables(outcome["moved"]) if "moved" in outcome else []
+    return [Table("What came of it", ["system", *measures], [Block("", rows)], [note]), *moved]
 
 
 def _pace(metrics: Metrics, report: RunReport | None) -> list[str]:
@@ -231,7 +250,7 @@ def _blend_tables(path: BlendPath | None) -> list[Table]:
         return []
     table = path_table(path)
     table.title = "Between start and trained model"
-    table.notes = ["Bold: the chosen weight of the trained model."]
+    table.notes = [path_words(path), "Bold: the chosen weight of the trained model."]
     return [table]
 
 

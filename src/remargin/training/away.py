@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
@@ -27,18 +27,17 @@ from remargin.files.atomic import on_disk
 from remargin.model.encoder import BiEncoder
 from remargin.model.tokenizer import Tokens
 from remargin.progress import track
+from remargin.reports.run_files import AGREEMENT, NEIGHBOURS, elsewhere_words
 from remargin.retrieval.exact import top_k
 
 STDLIB = "docstrings:stdlib"
 # So many take some seconds for an encoder of MiniLM's size on two cores.
 QUERIES, DOCUMENTS, PARAGRAPHS = 200, 1_000, 1_000
-NEIGHBOURS = 10
 FEWEST_TEXTS = 30  # with fewer, nearly every other text is a neighbour
 SHORTEST = 12  # of a paragraph, in words
 FROM_ONE_PLACE = 40  # paragraphs at most of one topic or one distribution: some have hundreds
 DEPTH = 1000  # documents ranked for a measure without a cutoff
 TEXTS_AT_ONCE = 2048
-AGREEMENT = f"agreement of {NEIGHBOURS} nearest neighbours"
 
 
 @dataclass(frozen=True)
@@ -68,13 +67,7 @@ class AwayOutcome:
 
     def line(self) -> str:
         """The outcome in one line."""
-        if self.measure == AGREEMENT:
-            share, low, high = (f"{1 + value:.1%}" for value in (self.difference, self.low, self.high))
-            texts = f"{self.queries:,} texts without judgments"
-            return f"elsewhere ({self.what}, {texts}): {share} of nearest neighbours stayed ({low} to {high})"
-        change = f"{self.difference:+.3f}, {self.low:.3f} to {self.high:.3f}"
-        means = f"{self.measure} {self.before:.3f} before, {self.after:.3f} after ({change})"
-        return f"elsewhere ({self.what}, {_count(self.queries, 'query', 'queries')}): {means}"
+        return elsewhere_words(asdict(self))  # type: ignore[arg-type]
 
 
 class AwayMeasured(NamedTuple):
@@ -335,7 +328,3 @@ def _prose(text: str) -> Iterator[str]:
         code = part.startswith(("    ", "\t", ">>>", "|", "<", "#", "..")) or "://" in part
         if len(words) >= SHORTEST and not code and plain >= 0.8 * len(words):
             yield " ".join(words)
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"

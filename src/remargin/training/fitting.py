@@ -23,6 +23,8 @@ from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import local_folder, read_settings
 from remargin.progress import tell
+from remargin.reports.page import write_page
+from remargin.reports.training_run import run_section
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
 from remargin.training.loop import train
@@ -35,6 +37,7 @@ from remargin.training.settings import FitSettings
 from remargin.training.supervision import needs_scores
 from remargin.training.training_folder import TrainingFolder
 
+PAGE = "report.html"
 HALF = 0.5  # the blend whose model mines the negatives of the next round
 
 
@@ -86,6 +89,7 @@ def fit(
         model/          the model to use
         test/           run files of the test split
         report.json     the outcome
+        report.html     a page about it
 
     Args:
         data: the collection, as `Collection.load` takes it, or a folder that `prepare` wrote.
@@ -196,7 +200,8 @@ def fit(
         trained = train(learner, asked.prepared, asked.out, loss, settings, validator, logging, resume, say)
         fitted = measuring.keep(learner, trained)
         measuring.report(fitted, seen)
-        for line in [*measuring.advice(fitted, seen), *fitted.lines()]:
+        page = write_page(asked.out / PAGE, [run_section(asked.out)], f"Training run {asked.out.name}", overwrite=True)
+        for line in [*measuring.advice(fitted, seen), *fitted.lines(), f"A page about this training run: {page}"]:
             say(line)
     return fitted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from remargin.evaluation.measures import DEFAULT_MEASURES, Evaluation, evaluate
 from remargin.evaluation.runs import Run
 from remargin.evaluation.significance import Interval, bootstrap, paired_bootstrap
 from remargin.model.encoder import BiEncoder
+from remargin.reports.moves import Move, move_lines, moves, summed_up
 from remargin.retrieval.hybrid import Fusion
 from remargin.training.validation import RANKED, Validator
 
@@ -26,6 +27,7 @@ class Outcome:
         ranked: which documents they ranked, in words.
         runs: by system: bm25, before, after, and hybrid if there is a fusion.
         evaluations: by system.
+        moved: queries whose first relevant document has another rank after training, the largest gains first.
 
     Example:
         >>> scores = {"q1": {"a": 1.0, "b": 0.5}, "q2": {"b": 1.0, "a": 0.5}}
@@ -39,6 +41,7 @@ class Outcome:
     ranked: str
     runs: Mapping[str, Run] = field(repr=False)
     evaluations: Mapping[str, Evaluation] = field(repr=False)
+    moved: Sequence[Move] = field(default=(), repr=False)
 
     @classmethod
     def of(
@@ -62,7 +65,9 @@ class Outcome:
         runs |= {BEFORE: validator.rank(start, RANKED), AFTER: validator.rank(model, RANKED)}
         if fusion is not None and bm25 is not None:
             runs[HYBRID] = fusion.fuse(bm25, runs[AFTER])
-        return cls.of(validator.split, validator.describe(), runs, validator.qrels)
+        texts = validator.collection.documents, validator.collection.queries
+        measured = cls.of(validator.split, validator.describe(), runs, validator.qrels)
+        return replace(measured, moved=moves(runs[BEFORE], runs[AFTER], validator.qrels, *texts))
 
     @property
     def measures(self) -> list[str]:
@@ -87,16 +92,18 @@ class Outcome:
         """All of it as JSON has it: means and intervals of every system, and of the gain."""
         rows = {name: {m: self.mean(name, m)._asdict() for m in self.measures} for name in self.evaluations}
         rows["gain"] = {measure: self.gain(measure)._asdict() for measure in self.measures}
-        return {"split": self.split, "ranked": self.ranked, "queries": self.queries, "systems": rows}
+        moved = {"moved": summed_up(self.moved)} if self.moved else {}
+        return {"split": self.split, "ranked": self.ranked, "queries": self.queries, "systems": rows, **moved}
 
     def lines(self) -> list[str]:
-        """A table for people: a row for each system, then the gain of training."""
+        """For people: a table with a row for each system, then the gain of training; and what rose and fell."""
         rows = {name: [self.mean(name, measure) for measure in self.measures] for name in self.runs}
         rows["gain"] = [self.gain(measure) for measure in self.measures]
         head = f"{self.split}: {self.queries:,} queries, {self.ranked}, with 95% intervals"
         names = f"{'':<8}" + "".join(f"{measure:>26}" for measure in self.measures)
         cells = {name: [f"{c.mean:.3f} ({c.low:.3f}, {c.high:.3f})" for c in row] for name, row in rows.items()}
-        return [head, names, *(f"{name:<8}" + "".join(f"{cell:>26}" for cell in row) for name, row in cells.items())]
+        table = [f"{name:<8}" + "".join(f"{cell:>26}" for cell in row) for name, row in cells.items()]
+        return [head, names, *table, *move_lines(summed_up(self.moved))]
 
     def save_runs(self, folder: Path) -> None:
         """Write a run file of every system, for `compare` and `evaluate`."""

@@ -134,7 +134,7 @@ class Validator:
         self.split, self.measure = collection.split, settings.validation_measure
         self._measures = measures
         collection = collection.sample(settings.validation_queries, settings.seed)
-        self.queries, self.qrels, self._collection = list(collection.queries), collection.qrels, collection
+        self.queries, self.qrels, self.collection = list(collection.queries), collection.qrels, collection
         depth = settings.validation_depth or (None if first_stage is None else RERANKED)
         self._ranking: _Reranking | _FullRanking
         if depth is not None:
@@ -180,11 +180,11 @@ class Validator:
 
     def rank_by_bm25(self, depth: int = RANKED) -> Run:
         """The queries' rankings of the same documents by BM25, without documents that are the query itself."""
-        texts = self._collection.documents
+        texts = self.collection.documents
         documents = {document: texts[document] for document in self._ranking.documents}
         own = self._ranking.candidates if isinstance(self._ranking, _Reranking) else None
-        searched = depth + bool(self._collection.self_matches) if own is None else len(documents)
-        run = without_self_matches(BM25(documents).search(self._collection.queries, searched), self._collection)[0]
+        searched = depth + bool(self.collection.self_matches) if own is None else len(documents)
+        run = without_self_matches(BM25(documents).search(self.collection.queries, searched), self.collection)[0]
         if own is None:
             return run
         found = {query: set(ranked) for query, ranked in own.items()}
