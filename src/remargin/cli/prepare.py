@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,12 +33,16 @@ def prepare(
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
+) -> dict[str, Any]:
     """Turn texts, pairs or triplets into a collection and its token store. If interrupted, the same command resumes.
 
     The output is a BEIR folder, which the other commands take as --data.
     Triplets may have several negatives (negative_1, negative_2, ...) and a
     teacher's scores (positive_score, negative_score_1, ...).
+
+    Examples:
+        remargin prepare --data pairs:faq.csv --model minilm --out faq
+        remargin prepare --triplets triplets.tsv --model minilm --out runs/triplets
     """
     import remargin
 
@@ -47,6 +51,7 @@ def prepare(
     for line in summary(report, *lengths):
         tell(line)
     tell(f"wrote {out} in {report.seconds:.1f} s")
+    return {"out": out, **vars(report)}
 
 
 def summary(report: Prepared, query_length: int, document_length: int) -> list[str]:
