@@ -43,7 +43,7 @@ def curve(
     import remargin
     from remargin.reports.sections import Section
 
-    options = fit_options(context.args) | {"measure": measure, "triplets": triplets, "skip_bad": skip_bad}
+    options = fit_options(context.args, context) | {"measure": measure, "triplets": triplets, "skip_bad": skip_bad}
     options |= {name: value for name, value in {"shares": shares, "seeds": seeds}.items() if value}
     remargin.curve(data, model, out, say=say, **options)
     section = Section.load(out)
@@ -53,7 +53,7 @@ def curve(
     return {"out": out, "summary": section.summary, "tables": [table_data(table) for table in section.tables]}
 
 
-def fit_options(arguments: list[str]) -> dict[str, Any]:
+def fit_options(arguments: list[str], context: typer.Context | None = None) -> dict[str, Any]:
     """Options of `remargin fit`, as that verb reads them; those that are given.
 
     >>> fit_options(["--steps", "20", "--target", "contrastive", "--in-batch"])
@@ -63,7 +63,7 @@ def fit_options(arguments: list[str]) -> dict[str, Any]:
     app.command("fit", cls=Verb)(fit.fit)
     command = typer.main.get_command(app)
     required = [word for name in REQUIRED for word in (f"--{name}", "-")]
-    parsed = command.make_context("curve", [*required, *arguments])
+    parsed = command.make_context("curve", [*required, *arguments], parent=context)
     sources = {name: parsed.get_parameter_source(name) for name in parsed.params}
     typed = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
     return {name: parsed.params[name] for name in typed if name not in REQUIRED}

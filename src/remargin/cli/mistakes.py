@@ -57,7 +57,8 @@ def no_option(context: Any, name: str) -> str:
         if any(name in option.opts for verb in verbs.values() for option in verb.params):
             return f"no option {name} before the command; write {ROOT} COMMAND {name}"
         return f"no option {name}; {lists}"
-    meant = meant_option(name, [opt for option in command.params for opt in option.opts if opt.startswith("--")])
+    params = [*command.params, *getattr(context.parent, "command", command).params]  # `curve` also takes those of `fit`
+    meant = meant_option(name, [opt for option in params for opt in option.opts if opt.startswith("--")])
     if meant is None:
         return f"no option {name} for {context.info_name}; {lists}"
     return f"no option {name} for {context.info_name}; did you mean {meant}? ({lists})"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import io
 import math
 import re
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import fields, is_dataclass
+from json import dumps
 from typing import Annotated, Any
 
 import typer
@@ -58,18 +59,19 @@ class Verb(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Load what the verb needs, run it, and print its result if a machine reads it."""
-        quiet, as_json = ctx.params.pop("quiet"), ctx.params.pop("json")
+        quiet, json = ctx.params.pop("quiet"), ctx.params.pop("json")
         getattr(remargin, str(self.name), None)  # loads torch, if need be, while Ctrl-C still ends it at once
         interrupts.interruptible()
         try:
-            with silenced(quiet), redirect_stdout(sys.stderr) if as_json else nullcontext():
+            people = io.StringIO() if quiet else sys.stderr  # where lines go that a machine does not read
+            with silenced(quiet), redirect_stdout(people) if json else nullcontext():
                 result = super().invoke(ctx)
         except KeyboardInterrupt:
             interrupts.ends()
             tell(f"\n{interrupts.how_to_continue(str(self.name), ctx.params)}", error=True)
             raise typer.Exit(interrupts.INTERRUPTED) from None
-        if as_json:
-            print(json.dumps(plain(result), ensure_ascii=False))
+        if json:
+            print(dumps(plain(result), ensure_ascii=False))
         return result
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -100,6 +102,8 @@ def plain(value: Any) -> Any:
     """
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
     if isinstance(value, dict):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
