@@ -50,6 +50,8 @@ def test_it_says_how_to_continue(tmp_path: Path) -> None:
     assert how_to_continue("demo", {"out": run}) == command
     for verb in ("search", "evaluate", "compare", "ask", "update", "info"):
         assert how_to_continue(verb, {"out": run}) == "interrupted; nothing was written"
+    assert how_to_continue("index", {"model": "m", "vectors": None}).endswith("the same command continues, or says how")
+    assert how_to_continue("index", {"model": None, "index": "bm25"}).endswith("nothing was written")
     for verb in SAME_COMMAND:
         assert how_to_continue(verb, {"out": run}) == "interrupted; the same command continues"
 

@@ -128,6 +128,6 @@ def test_a_record_of_another_version_is_resumed_with_all_options(run: Path, tmp_
     del config["checksum"], config["asked"]["blend"]
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({**config, "checksum": checksum(config)}))
     with pytest.raises(
-        InputError, match=r"written by another version of remargin .*; resume it with all of its options: "
+        InputError, match=r"not of this version of remargin: blend is missing; resume it with all of its options: "
     ):
         fit(resume=tmp_path, say=silent)

@@ -44,6 +44,8 @@ def how_to_continue(verb: str, params: Mapping[str, Any]) -> str:
     """
     if verb in SAME_COMMAND:
         return "interrupted; the same command continues"
+    if verb == "index" and params.get("model") and not params.get("vectors"):  # vectors are kept
+        return "interrupted; the same command continues, or says how"
     if verb in TRAINING_RUN:
         out = params.get("resume") or params.get("out")
         if out and (Path(out) / CONFIG).is_file():

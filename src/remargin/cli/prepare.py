@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from remargin.cli.options import Config, Data, Overwrite, SkipBad, Threads
-from remargin.progress import tell
+from remargin.progress import WARNING, tell
 
 if TYPE_CHECKING:
     from remargin.data.preparation import Prepared
@@ -70,5 +70,5 @@ def summary(report: Prepared, query_length: int, document_length: int) -> list[s
         lines.append(f"triplets: {report.triplets:,}, negatives in each: {report.negatives_per_triplet}")
     lines += [f"{note}: {count:,}" for note, count in report.notes.items() if count]
     if report.rejected:
-        lines.append(f"bad input set aside in rejects.jsonl: {report.rejected:,}")
+        lines.append(f"{WARNING}: bad input set aside in rejects.jsonl: {report.rejected:,}")
     return lines

@@ -23,7 +23,7 @@ from remargin.model.blend import blended
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import local_folder, read_settings
-from remargin.progress import tell
+from remargin.progress import WARNING, tell
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
 from remargin.training.loop import train
@@ -292,9 +292,9 @@ def _make_data(
     report = prepare(asked.data, asked.model, folder, triplets, **asdict(texts), skip_bad=asked.skip_bad)
     say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")
     if report.rejected:
-        say(f"set aside as bad input: {report.rejected:,}; see {folder / 'rejects.jsonl'}")
+        say(f"{WARNING}: set aside as bad input: {report.rejected:,}; see {folder / 'rejects.jsonl'}")
     for note, count in report.notes.items():
-        if note.startswith("WARNING"):
+        if note.startswith(WARNING):
             say(f"{note}: {count:,}")
 
 

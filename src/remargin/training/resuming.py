@@ -10,10 +10,12 @@ from typing import Any
 
 from remargin.errors import InputError
 from remargin.files.atomic import on_disk
+from remargin.files.shapes import mismatch
 from remargin.reports.run_files import CONFIG, read_config
 from remargin.training.request import Request
 from remargin.training.settings import FitSettings, LossSettings
 
+PATHS = ("triplets", "validation_run")
 OF_FILES = ("data", "model", "triplets", "validation_run", "also")  # what may name a file or folder
 
 
@@ -33,17 +35,17 @@ def recorded(folder: Path, given: Mapping[str, Any]) -> tuple[Request, FitSettin
         raise InputError(f"no training run to resume: there is no {CONFIG} in it", file=folder, do=do)
     config = read_config(folder, "start another training run")
     asked = dict(config["asked"])
-    try:
-        plain = dict(asked.pop("settings"))
-        given_steps = plain["steps"] is not None
-        flat = {**plain, "steps": plain["steps"] or FitSettings.steps} | plain["loss"]
-        flat.pop("loss")
-        settings = FitSettings.preset(**flat)
-        paths = {name: None if asked[name] is None else Path(asked[name]) for name in ("triplets", "validation_run")}
-        request = Request(**{**asked, **paths, "out": folder})
-    except (KeyError, TypeError) as error:
+    plain = asked.pop("settings", None)
+    given_steps = isinstance(plain, dict) and plain.get("steps") is not None
+    if isinstance(plain, dict) and not given_steps:
+        plain = {**plain, "steps": FitSettings.steps}  # they followed from the data; schedule.json has them
+    places = {name: Path(asked[name]) for name in PATHS if isinstance(asked.get(name), str)}
+    placed = {**asked, **places, "out": folder}
+    if problem := mismatch(placed, Request) or mismatch(plain, FitSettings, "settings"):
         do = f"resume it with all of its options: {config['command']} --resume"
-        raise InputError(f"written by another version of remargin ({error})", file=folder / CONFIG, do=do) from None
+        raise InputError(f"not of this version of remargin: {problem}", file=folder / CONFIG, do=do)
+    flat = {name: value for name, value in plain.items() if name != "loss"} | plain["loss"]
+    request, settings = Request(**placed), FitSettings.preset(**flat)
     _refuse_elsewhere(folder, asked)
     _refuse_other(folder, request, settings if given_steps else None, flat, given)
     return request, settings, given_steps
@@ -51,7 +53,7 @@ def recorded(folder: Path, given: Mapping[str, Any]) -> tuple[Request, FitSettin
 
 def _refuse_elsewhere(folder: Path, asked: Mapping[str, Any]) -> None:
     """Refuse to look for files here that are in the folder where the training run was started."""
-    start = started_in(folder, str(asked["out"]))
+    start = started_in(folder, str(asked.get("out", "")))
     if start is None or start == Path.cwd():
         return
     for name in OF_FILES:
