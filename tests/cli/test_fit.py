@@ -112,6 +112,7 @@ def test_help_shows_the_defaults_as_they_are() -> None:
     assert shown.pop("patience") == "no early stopping"
     assert known["patience"] is known["validation_depth"] is known["validation_documents"] is None
     assert shown.pop("threads") == "one per core"
+    assert {shown.pop(name) for name in ("data", "model", "out")} == {"required, but for --resume"}
     lengths = inspect.signature(BiEncoder.__init__).parameters
     for name in ("query_length", "document_length"):
         assert shown.pop(name) == f"the model's own, or {lengths[name].default}"

@@ -117,7 +117,7 @@ def test_flags_override_the_config(remargin: Any, beir: Path, tiny_model: Any, t
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["prepare"], "Missing option"),
+        (["prepare"], "error: prepare needs --model and --out; remargin prepare --help has an example"),
         (["prepare", "--model", "x", "--out", "y", "--document-length", "nine"], "--document-length"),
         (["prepare", "--model", "nobody/nothing", "--out", "y", "--data", "docstrings:json"], "no tokenizer found"),
         (["prepare", "--model", "x", "--out", "y"], "nothing to prepare"),

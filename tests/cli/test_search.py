@@ -135,16 +135,10 @@ def test_the_record_of_a_run_is_no_config(remargin: Any, tmp_path: Path) -> None
 
 
 def test_what_a_terminal_cannot_show_is_written_otherwise() -> None:
-    code = "import remargin.cli as c; c.app = lambda: print('caf\\u00e9'); c.main()"
+    code = "import remargin.cli as c; c.app = lambda **_: print('caf\\u00e9'); c.main()"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
     assert ended.stdout == rb"caf\xe9" + b"\n"
-
-
-def test_stopped_by_the_user_it_says_so(beir: Path, tmp_path: Path) -> None:
-    code = "import os, signal, remargin.cli as c; c.app = lambda: os.kill(os.getpid(), signal.SIGINT); c.main()"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "interrupted; the same command continues where it can, `fit` with --resume" in ended.stderr
 
 
 CHINESE = [

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from remargin.cli.options import HYBRID, Config, IndexModel
 from remargin.cli.search import tell_fusion
-from remargin.progress import tell
+from remargin.progress import show
 
 SHOWN = 240  # characters of a document
 
@@ -26,15 +26,20 @@ def ask(
     ] = None,
     hybrid: Annotated[str | None, typer.Option(help=HYBRID, show_default="as the index was made")] = None,
     config: Config = None,
-) -> None:
-    """Ask an index one question, and show the best documents."""
+) -> dict[str, Any]:
+    """Ask an index one question, and show the best documents.
+
+    Examples:
+        remargin ask "how do I get my money back?" --index faq.index
+    """
     import remargin
 
     answers = remargin.ask(question, index, k, model, data, hybrid)
-    tell_fusion(index, model, hybrid)
+    fusion = tell_fusion(index, model, hybrid)
     for place, answer in enumerate(answers, 1):
-        tell(f"{place}. {answer.id}  {answer.score:.3f}")
+        show(f"{place}. {answer.id}  {answer.score:.3f}")
         if answer.text is not None:
-            tell(textwrap.indent(textwrap.fill(textwrap.shorten(answer.text, SHOWN, placeholder=" ...")), "   "))
+            show(textwrap.indent(textwrap.fill(textwrap.shorten(answer.text, SHOWN, placeholder=" ...")), "   "))
     if not answers:
-        tell("nothing found")
+        show("nothing found")
+    return {"question": question, "index": index, "answers": answers, "fusion": fusion}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,8 +37,13 @@ def blend(
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Blend a trained encoder with its start: WEIGHT x trained + (1 - WEIGHT) x starting weights."""
+) -> dict[str, Any]:
+    """Blend a trained encoder with its start: WEIGHT x trained + (1 - WEIGHT) x starting weights.
+
+    Examples:
+        remargin blend minilm runs/faq/last --weight 0.5 --out half
+        remargin blend minilm runs/faq/last --data pairs:faq.csv --out blended
+    """
     import remargin
 
     made = remargin.blend(start, trained, weight, out, data, split, measure, skip_bad, overwrite)
@@ -50,3 +55,4 @@ def blend(
     elif data is not None:
         tell(f"{start} is a raw backbone, no start to go back to: the weight is 1", error=True)
     tell(f"wrote {out}: {made.weight:g} x {trained} + {round(1 - made.weight, 6):g} x {start}")
+    return {"out": out, "weight": made.weight, "path": made.path}

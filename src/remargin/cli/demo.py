@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,8 +26,14 @@ def demo(
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Fine-tune a real encoder on docstrings or on your own texts, and measure the gain. Needs no GPU, no download."""
+) -> dict[str, Any]:
+    """Fine-tune a real encoder on docstrings or on your own texts, and measure the gain. Needs no GPU, no download.
+
+    Examples:
+        remargin demo
+        remargin demo --data pairs:faq.csv --out runs/faq-demo
+    """
     import remargin
 
-    remargin.demo(data, model, out, steps, batch_size, document_length, training_length, seed)
+    metrics = remargin.demo(data, model, out, steps, batch_size, document_length, training_length, seed)
+    return {"out": out, "model": out / "model", **metrics}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -44,8 +44,12 @@ def encode(
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Encode a collection's texts as vectors, in a memory-mapped matrix. If interrupted, the same command resumes."""
+) -> dict[str, Any]:
+    """Encode a collection's texts as vectors, in a memory-mapped matrix. If interrupted, the same command resumes.
+
+    Examples:
+        remargin encode --data pairs:faq.csv --model runs/faq/model --out vectors
+    """
     import remargin
 
     vectors = remargin.encode(
@@ -64,6 +68,8 @@ def encode(
     rows, dimension = vectors.matrix.shape
     tell(f"wrote {out}: {len(vectors.ids):,} {kind}, {rows:,} vectors of {dimension} numbers ({dtype})")
     tell_truncated(vectors.truncated, rows, vectors.made)
+    counts = {kind: len(vectors.ids), "vectors": rows, "dimension": dimension, "truncated": vectors.truncated}
+    return {"out": out, **counts}
 
 
 def tell_truncated(truncated: int, rows: int, made: Made) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -69,8 +69,13 @@ def index(
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Build an index of a collection or of vectors, for `remargin search --index FOLDER` and `remargin ask`."""
+) -> dict[str, Any]:
+    """Build an index of a collection or of vectors, for `remargin search --index FOLDER` and `remargin ask`.
+
+    Examples:
+        remargin index --data pairs:faq.csv --model runs/faq/model --out faq.index
+        remargin index --data pairs:faq.csv --index bm25 --out words.index
+    """
     import remargin
 
     built = remargin.index(
@@ -107,3 +112,4 @@ def index(
         tell(str(built.hybrid))
     of_vectors, of_index = built.vector_bytes / count, built.other_bytes / count
     tell(f"bytes of each document: {of_vectors:,.0f} of vectors, {of_index:,.0f} of the index")
+    return {"out": out, "index": index, **vars(built)}

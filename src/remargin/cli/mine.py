@@ -41,8 +41,13 @@ def mine(
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Mine training triplets from relevance judgments. A document that is judged relevant is never a negative."""
+) -> dict[str, Any]:
+    """Mine training triplets from relevance judgments. A document that is judged relevant is never a negative.
+
+    Examples:
+        remargin mine --data pairs:faq.csv --out mined.tsv
+        remargin mine --data faq --negatives model --model minilm --out hard.tsv
+    """
     import remargin
 
     source: Any = negatives  # checked by `mine` itself
@@ -58,3 +63,4 @@ def mine(
         tell(f"wrote {suspicious}: {len(mined.suspicious):,} possible false negatives")
     if mined.filled_at_random:
         tell(f"negatives drawn at random because the ranking had too few: {mined.filled_at_random:,}")
+    return {"out": out, **vars(mined), "suspicious": len(mined.suspicious)}

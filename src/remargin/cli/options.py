@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from remargin.cli.config import read_config
 from remargin.errors import InputError
 from remargin.progress import tell
+
+OPTIONAL_VALUE = {"resume"}  # options whose value may be left out, and is then empty
 
 
 def _load(context: typer.Context, path: Path | None) -> Path | None:
@@ -22,39 +22,11 @@ def _load(context: typer.Context, path: Path | None) -> Path | None:
         names = [p.name for p in context.command.params if p.name and p.name not in ("config", "help")]
         lists = [p.name for p in context.command.params if p.name and getattr(p, "multiple", False)]
         flags = [p.name for p in context.command.params if p.name and getattr(p, "is_flag", False)]
-        context.default_map = read_config(path, known=names, lists=lists, flags=flags)
+        settings = read_config(path, names, lists, [*flags, *OPTIONAL_VALUE], context.command.name)
+        for name in OPTIONAL_VALUE & settings.keys():
+            settings[name] = {True: "", False: None}.get(settings[name], settings[name])
+        context.default_map = settings
     return path
-
-
-class ManyValues(TyperCommand):
-    """A verb whose list options take several values after one flag: `--runs a b` is `--runs a --runs b`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the flag before each further value, and parse that."""
-        flags = {flag for param in self.params if getattr(param, "multiple", False) for flag in param.opts}
-        return super().parse_args(ctx, repeat_flags(args, flags))
-
-
-def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
-    """The arguments with the flag repeated before each of its values, for those flags that take several.
-
-    >>> repeat_flags(["--runs", "a", "b", "--bound", "0.1", "--runs=c", "d"], {"--runs"})
-    ['--runs', 'a', '--runs', 'b', '--bound', '0.1', '--runs=c', '--runs', 'd']
-    >>> repeat_flags(["--values", "-0.5", "-1e-1"], {"--values"})
-    ['--values', '-0.5', '--values', '-1e-1']
-    """
-    repeated: list[str] = []
-    flag: str | None = None  # whose values these are
-    has_value = False
-    for argument in arguments:
-        if argument.startswith("-") and not re.match(r"-\.?\d", argument):  # a number is a value
-            name, equals, _ = argument.partition("=")
-            flag, has_value = name if name in flags else None, bool(equals)
-        elif flag is not None:
-            repeated += [flag] if has_value else []
-            has_value = True
-        repeated.append(argument)
-    return repeated
 
 
 def given_options(context: typer.Context, names: Sequence[str]) -> list[str]:

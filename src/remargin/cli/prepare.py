@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from remargin.cli.options import Config, Data, Overwrite, SkipBad, Threads
-from remargin.progress import tell
+from remargin.progress import WARNING, tell
 
 if TYPE_CHECKING:
     from remargin.data.preparation import Prepared
@@ -33,12 +33,16 @@ def prepare(
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
+) -> dict[str, Any]:
     """Turn texts, pairs or triplets into a collection and its token store. If interrupted, the same command resumes.
 
     The output is a BEIR folder, which the other commands take as --data.
     Triplets may have several negatives (negative_1, negative_2, ...) and a
     teacher's scores (positive_score, negative_score_1, ...).
+
+    Examples:
+        remargin prepare --data pairs:faq.csv --model minilm --out faq
+        remargin prepare --triplets triplets.tsv --model minilm --out runs/triplets
     """
     import remargin
 
@@ -47,6 +51,7 @@ def prepare(
     for line in summary(report, *lengths):
         tell(line)
     tell(f"wrote {out} in {report.seconds:.1f} s")
+    return {"out": out, **vars(report)}
 
 
 def summary(report: Prepared, query_length: int, document_length: int) -> list[str]:
@@ -65,5 +70,5 @@ def summary(report: Prepared, query_length: int, document_length: int) -> list[s
         lines.append(f"triplets: {report.triplets:,}, negatives in each: {report.negatives_per_triplet}")
     lines += [f"{note}: {count:,}" for note, count in report.notes.items() if count]
     if report.rejected:
-        lines.append(f"bad input set aside in rejects.jsonl: {report.rejected:,}")
+        lines.append(f"{WARNING}: bad input set aside in rejects.jsonl: {report.rejected:,}")
     return lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,8 +26,12 @@ def rerank(
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Re-rank the documents of a run file, by an encoder's similarity or a cross-encoder's score."""
+) -> dict[str, Any]:
+    """Re-rank the documents of a run file, by an encoder's similarity or a cross-encoder's score.
+
+    Examples:
+        remargin rerank --data faq --model runs/faq/model --run a.trec --out b.trec
+    """
     import remargin
 
     reranked = remargin.rerank(
@@ -42,3 +46,4 @@ def rerank(
         overwrite=overwrite,
     )
     tell(f"wrote {out}: {len(reranked):,} queries")
+    return {"out": out, "queries": len(reranked)}

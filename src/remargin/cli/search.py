@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from remargin.cli.options import HYBRID, MODEL, RUN_FILE, Config, Overwrite, RequiredData, SkipBad, Split, Threads
 from remargin.progress import tell
 from remargin.retrieval.base import BACKENDS
+
+if TYPE_CHECKING:
+    from remargin.retrieval.hybrid import HybridSettings
 
 
 def search(
@@ -30,20 +33,27 @@ def search(
     ] = None,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Rank a collection's documents for each of its queries, and write a TREC run file."""
+) -> dict[str, Any]:
+    """Rank a collection's documents for each of its queries, and write a TREC run file.
+
+    Examples:
+        remargin search --data pairs:faq.csv --index faq.index --out dense.trec
+        remargin search --data pairs:faq.csv --index bm25 --out bm25.trec
+    """
     import remargin
 
     run = remargin.search(
         data, index, model, k, split=split, skip_bad=skip_bad, out=out, overwrite=overwrite, hybrid=hybrid
     )
-    tell_fusion(index, model, hybrid)
+    fusion = tell_fusion(index, model, hybrid)
     tell(f"wrote {out}: {len(run):,} queries")
+    return {"out": out, "queries": len(run), "fusion": fusion}
 
 
-def tell_fusion(index: str | Path, model: str | None, hybrid: str | None) -> None:
-    """Say that BM25 and the encoder were fused, and with which weight, if they were."""
+def tell_fusion(index: str | Path, model: str | None, hybrid: str | None) -> HybridSettings | None:
+    """Say that BM25 and the encoder were fused, and with which weight, if they were. Returns it."""
     from remargin.retrieval.searching import fusion_of
 
     if (fusion := fusion_of(index, model, hybrid)) is not None:
         tell(str(fusion))
+    return fusion

@@ -32,6 +32,7 @@ EncodingPrecision = Literal["auto", "32", "bf16"]
 
 # This many texts are tokenised while those before them are encoded.
 TEXTS_AT_ONCE = 16_384
+MANY = 1000
 
 # The paper's choice for each family (its table 1); other families take the plain [CLS] vector.
 PAPER_POOLING: dict[str, Pooling] = {"roberta": "cls+linear", "mpnet": "cls+linear", "distilbert": "cls"}
@@ -258,7 +259,9 @@ class BiEncoder(nn.Module):
     def encode_tokens(self, tokens: Tokens, batch_size: int | None = None) -> NDArray[np.float32]:
         """Vectors of texts that are tokens already, (n, d), in their order; `batch_size` texts at once if given."""
         vectors = np.empty((len(tokens.lengths), self.dimension), np.float32)
-        for rows, encoded in self._in_groups(tokens, batch_size):
+        groups, count = self._in_groups(tokens, batch_size), len(vectors)
+        many = None if count > MANY else False  # few are no work to be shown
+        for rows, encoded in track(groups, "encoding texts", count, show=many, size=lambda group: len(group[0])):
             vectors[rows] = encoded
         return vectors
 

@@ -17,6 +17,7 @@ from remargin.files.atomic import new_folder
 from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, read_json, require_shape, write_header
 from remargin.files.shapes import BlockSums, Count
+from remargin.progress import is_live
 
 # Snowball's names and those of the stop word lists that bm25s has for them.
 LANGUAGES = {
@@ -25,6 +26,7 @@ LANGUAGES = {
 }  # fmt: skip
 HEADER = "remargin_bm25.json"
 FORMAT = "remargin-bm25-2"
+FEW = 5000  # texts, which are no work to be shown
 REMEDY = "build it again with `remargin index --index bm25`"
 NO_SPACES = "BM25 takes words to be separated by spaces, as those of Chinese, Japanese and Thai are not"
 
@@ -84,7 +86,7 @@ class BM25:
         self._ids: Sequence[str] | Ids = ids
         self._parameters = {"k1": k1, "b": b, "language": language}
         self._index = _bm25s().BM25(method="lucene", k1=k1, b=b)
-        self._index.index(terms, show_progress=False)
+        self._index.index(terms, show_progress=is_live() and len(ids) > FEW)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -95,8 +97,9 @@ class BM25:
             return Run({})
         tokens = terms_of(list(queries.values()), str(self._parameters["language"]))
         depth = min(k, len(self._ids))
+        shown = is_live() and len(queries) > FEW
         rows, scores = self._index.retrieve(
-            tokens, k=depth, show_progress=False, sorted=True, n_threads=-1, backend_selection="numpy"
+            tokens, k=depth, show_progress=shown, sorted=True, n_threads=-1, backend_selection="numpy"
         )
         rankings = {}
         for query, row, score in zip(queries, np.asarray(rows), scores, strict=True):
@@ -159,7 +162,9 @@ def terms_of(texts: list[str], language: str = "english") -> Terms:
     if language not in LANGUAGES:
         raise InputError(f"no stop words for {language!r}", do=f"use one of {', '.join(sorted(LANGUAGES))}")
     stemmer = Stemmer.Stemmer(language)
-    tokens = _bm25s().tokenize(texts, stopwords=LANGUAGES[language], stemmer=stemmer, show_progress=False)
+    tokens = _bm25s().tokenize(
+        texts, stopwords=LANGUAGES[language], stemmer=stemmer, show_progress=is_live() and len(texts) > FEW
+    )
     return Terms(tokens.ids, tokens.vocab)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,14 +23,22 @@ from remargin.model.blend import blended
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import local_folder, read_settings
-from remargin.progress import tell
+from remargin.progress import WARNING, tell
 from remargin.reports.page import write_page
 from remargin.reports.training_run import run_section
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
 from remargin.training.loop import train
 from remargin.training.measuring import Fit, Measuring
-from remargin.training.request import OF_THE_PAPER, Request, asks_for_validation, make_logger, resolve_settings
+from remargin.training.request import (
+    OF_THE_PAPER,
+    Request,
+    asks_for_validation,
+    make_logger,
+    require_given,
+    resolve_settings,
+)
+from remargin.training.resuming import recorded
 from remargin.training.schedule import FILE as SCHEDULE
 from remargin.training.schedule import REMEDY as ANEW
 from remargin.training.schedule import StepPlan, rehearse, steps_for, steps_within
@@ -42,9 +51,9 @@ HALF = 0.5  # the blend whose model mines the negatives of the next round
 
 
 def fit(
-    data: str | Path,
-    model: str | Path,
-    out: str | Path,
+    data: str | Path | None = None,
+    model: str | Path | None = None,
+    out: str | Path | None = None,
     settings: FitSettings | None = None,
     *,
     preset: str | None = None,
@@ -62,7 +71,7 @@ def fit(
     also: str | None = None,
     tensorboard: bool = False,
     loggers: Sequence[str] | None = None,
-    resume: bool = False,
+    resume: bool | str | Path = False,
     skip_bad: bool = False,
     say: Callable[[str], None] = tell,
     **changes: Any,
@@ -71,8 +80,8 @@ def fit(
 
     After training, points on the line from the starting weights to the trained ones are measured on dev, and the
     nearest to the start is kept that has nearly all of the gain. What came of it is measured on the test split, beside
-    BM25 and a fusion of both, and on texts that training had nothing to do with. If interrupted, the same call with
-    `resume` continues the training run. Its folder:
+    BM25 and a fusion of both, and on texts that training had nothing to do with. If interrupted, `fit(resume=folder)`
+    continues the training run. Its folder:
 
         config.yaml     what was asked for, the seed, versions, and hashes of the input
         triplets.tsv    the mined triplets, if none were given
@@ -113,7 +122,8 @@ def fit(
             it, texts that every machine has; see `Away.choose`.
         tensorboard: log for TensorBoard.
         loggers: further Lightning loggers, each a class and its arguments.
-        resume: continue a training run of the same settings that was interrupted.
+        resume: the folder of an interrupted training run, which continues: all else follows from its config.yaml, and
+            need not be given. True continues the one in `out`.
         skip_bad: leave bad input out, and count it.
         say: called with progress messages.
         **changes: single settings by their names in `FitSettings` and `LossSettings`: steps, target, ...
@@ -130,13 +140,20 @@ def fit(
         >>> fitted.steps, fitted.model.name
         (2, 'model')
     """
+    given = {name: value for name, value in locals().items() if value != DEFAULTS.get(name)}
+    if resume is True and data is None and model is None:
+        resume = require_given(out=out)
+    if not isinstance(resume, bool):
+        given = {name: value for name, value in given.items() if name not in ("resume", "say", "changes")} | changes
+        return _fit(*recorded(Path(resume), given), resume=True, say=say)
+    require_given(data=data, model=model, out=out)
     given_steps = settings is not None or changes.get("steps") is not None
     watched = asks_for_validation(settings, changes)
     settings = resolve_settings(settings, preset, changes)
     asked = Request(
         data=str(data),
         model=str(model),
-        out=Path(out),
+        out=Path(str(out)),
         preset=preset or "default",
         triplets=None if triplets is None else Path(triplets),
         pooling=pooling,
@@ -158,6 +175,11 @@ def fit(
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
     settings = _loss_for(asked.model, settings, "target" in changes, say)
+    return _fit(asked, settings, given_steps, resume, say)
+
+
+def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool, say: Callable[[str], None]) -> Fit:
+    """Do what `fit` is asked for."""
     unknown = {} if given_steps else {"steps": None}  # they follow from the data; schedule.json will have them
     folder = TrainingFolder(asked.out, {**asked.plain(), "settings": asdict(settings) | unknown}, resume)
     require_measures([settings.validation_measure])
@@ -170,9 +192,9 @@ def fit(
         BiEncoder.from_pretrained(settings.in_batch_teacher)
     dev = asked.dev_split(settings)
     first_stage = None if asked.validation_run is None else Run.load(asked.validation_run)
-    away = Away.choose(asked.data, also, by=settings.validation_measure, skip_bad=skip_bad)
+    away = Away.choose(asked.data, asked.also, by=settings.validation_measure, skip_bad=asked.skip_bad)
     if away is not None and away.collection.rejects.count:
-        say(f"{also}: skipped bad input, {away.collection.rejects.describe()}")
+        say(f"{asked.also}: skipped bad input, {away.collection.rejects.describe()}")
     with folder.opened():
         board = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if asked.tensorboard else []
         logging = [make_logger(text, asked.out) for text in [*board, *(asked.loggers or [])]]  # some write at once
@@ -204,6 +226,9 @@ def fit(
         for line in [*measuring.advice(fitted, seen), *fitted.lines(), f"A page about this training run: {page}"]:
             say(line)
     return fitted
+
+
+DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
 
 
 def _load(asked: Request, settings: FitSettings, training: bool = False) -> BiEncoder:
@@ -272,9 +297,9 @@ def _make_data(
     report = prepare(asked.data, asked.model, folder, triplets, **asdict(texts), skip_bad=asked.skip_bad)
     say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")
     if report.rejected:
-        say(f"set aside as bad input: {report.rejected:,}; see {folder / 'rejects.jsonl'}")
+        say(f"{WARNING}: set aside as bad input: {report.rejected:,}; see {folder / 'rejects.jsonl'}")
     for note, count in report.notes.items():
-        if note.startswith("WARNING"):
+        if note.startswith(WARNING):
             say(f"{note}: {count:,}")
 
 

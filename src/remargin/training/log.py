@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from remargin.errors import InputError
 from remargin.files.ledger import Ledger, read_ledger
+from remargin.progress import end_live, is_live, show_live
 from remargin.reports.run_files import METRICS
 
 COLUMNS = (
@@ -144,7 +144,7 @@ class Log:
         self._say = say
         self._meter = meter
         self._left = TimeLeft(start, steps, validate_every)
-        self._live = sys.stderr.isatty()
+        self._live = is_live()
 
     def __enter__(self) -> Log:
         kept = self._rows_before(self._start) if self._start and self._path.exists() else []
@@ -153,8 +153,7 @@ class Log:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if self._live:
-            print(file=sys.stderr)
+        end_live()
         for logger in self._fabric.loggers:
             logger.finalize("success" if kind is None else "failed")
 
@@ -169,23 +168,21 @@ class Log:
         target += "temperature {temperature:.3f}  ".format(**values) if "temperature" in values else ""
         self._left.trained(step, time.perf_counter() - self._began - sum(self._meter.pauses))
         left = duration(self._left.seconds(self._meter.pauses))
-        line = (
-            f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} {parts}{target}lr {learning_rate:.1e}  "
+        at = f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} "
+        if self._live:  # in a line of 80 characters
+            show_live(f"{at} {speeds['triplets_per_second']:,.1f} triplets/s  {left} left  {target}".rstrip())
+            return
+        self._say(
+            f"{at}{parts}{target}lr {learning_rate:.1e}  "
             f"{speeds['triplets_per_second']:,.1f} triplets/s  {speeds['tokens_per_second']:,.0f} tokens/s  "
             f"{speeds['utilisation']:.0%} utilised  "
             f"{speeds['padding']:.0%} padding  {speeds['data_wait']:.0%} waiting  {left} left"
         )
-        if self._live:
-            print(f"\r{line:<160}", end="", file=sys.stderr, flush=True)
-        else:
-            self._say(line)
 
     def validation(self, step: int, values: dict[str, float]) -> None:
         """Log the result of a validation. The first measure is the one by which the best model is chosen."""
         self._write({"step": step, "validation": next(iter(values.values()))})
         self._fabric.log_dict({f"validation/{measure}": value for measure, value in values.items()}, step)
-        if self._live:
-            print(file=sys.stderr)
         self._say(f"step {step:,}: validation " + ", ".join(f"{name} {value:.4f}" for name, value in values.items()))
 
     def _write(self, row: dict[str, Any]) -> None:

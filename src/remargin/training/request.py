@@ -113,6 +113,21 @@ class Request:
         return None
 
 
+def require_given(**arguments: Any) -> str | Path:
+    """Refuse a request that lacks something, and return the first of its arguments.
+
+    >>> require_given(data="faq", model=None, out=None)
+    Traceback (most recent call last):
+    remargin.errors.InputError: fit needs --model and --out; `remargin fit --help` has an example
+    """
+    names = [f"--{name}" for name, value in arguments.items() if value is None]
+    if names:
+        listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+        raise InputError(f"fit needs {listed}", do="`remargin fit --help` has an example")
+    first: str | Path = next(iter(arguments.values()))
+    return first
+
+
 def asks_for_validation(settings: FitSettings | None, changes: dict[str, Any]) -> bool:
     """Whether validation while training is asked for: by how often to validate, or by patience.
 
