@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import BATCH_SIZE, DATA, INT, MODEL, Config, Threads
+from remargin.cli.options import BATCH_SIZE, DATA, INT, MODEL, Config, Language, Threads
 
 
 def demo(
@@ -24,10 +24,11 @@ def demo(
         int, typer.Option(min=3, metavar=INT, help="Maximum document length in tokens while training.")
     ] = 64,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    language: Language = "auto",
     threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Fine-tune a real encoder on docstrings or on your own texts, and measure the gain. Needs no GPU, no download."""
     import remargin
 
-    remargin.demo(data, model, out, steps, batch_size, document_length, training_length, seed)
+    remargin.demo(data, model, out, steps, batch_size, document_length, training_length, seed, language)

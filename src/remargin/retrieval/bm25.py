@@ -17,16 +17,19 @@ from remargin.files.atomic import new_folder
 from remargin.files.checksums import Sums
 from remargin.files.headers import read_header, read_json, require_shape, write_header
 from remargin.files.shapes import BlockSums, Count
+from remargin.retrieval.languages import (
+    AUTO,
+    ENGLISH,
+    LANGUAGES,
+    STOP_WORDS,
+    check_language,
+    choose_language,
+    words_and_ngrams,
+)
 
-# Snowball's names and those of the stop word lists that bm25s has for them.
-LANGUAGES = {
-    "english": "en", "german": "de", "french": "fr", "spanish": "es", "portuguese": "pt", "italian": "it",
-    "russian": "ru", "swedish": "sv", "dutch": "nl", "norwegian": "no",
-}  # fmt: skip
 HEADER = "remargin_bm25.json"
 FORMAT = "remargin-bm25-2"
 REMEDY = "build it again with `remargin index --index bm25`"
-NO_SPACES = "BM25 takes words to be separated by spaces, as those of Chinese, Japanese and Thai are not"
 
 
 class BM25Header(TypedDict):
@@ -42,7 +45,7 @@ class BM25Header(TypedDict):
 
 
 class BM25:
-    """An index of texts for BM25 in Lucene's variant, with Snowball stems and without stop words.
+    """An index of texts for BM25 in Lucene's variant, of the terms that `terms_of` finds.
 
     Example:
         >>> index = BM25({"d1": "margins adapt to documents", "d2": "queries find documents", "d3": "nothing here"})
@@ -53,18 +56,18 @@ class BM25:
         documents: texts by their ids.
         k1: term-frequency saturation: how soon repeated words stop counting.
         b: length normalisation: how much long documents are held back, 0 to 1.
-        language: of the stemmer and the stop words.
+        language: of the texts, one of `LANGUAGES`, or "auto": n-grams of characters if the documents are in scripts
+            without spaces, else English. Queries are treated as the documents were.
     """
 
-    def __init__(
-        self, documents: Mapping[str, str], k1: float = 0.9, b: float = 0.4, language: str = "english"
-    ) -> None:
+    def __init__(self, documents: Mapping[str, str], k1: float = 0.9, b: float = 0.4, language: str = AUTO) -> None:
         check_parameters(k1, b)
+        language = choose_language(language, documents.values())
         self._build(list(documents), terms_of(list(documents.values()), language), k1, b, language)
 
     @classmethod
     def of_terms(
-        cls, ids: Sequence[str], terms: Terms, k1: float = 0.9, b: float = 0.4, language: str = "english"
+        cls, ids: Sequence[str], terms: Terms, k1: float = 0.9, b: float = 0.4, language: str = ENGLISH
     ) -> BM25:
         """An index of documents of which only the terms are at hand, as `terms_of` gave them.
 
@@ -79,7 +82,7 @@ class BM25:
 
     def _build(self, ids: Sequence[str], terms: Terms, k1: float, b: float, language: str) -> None:
         if not any(terms.ids):
-            raise InputError("the documents have no words but stop words", do="check the texts and the language")
+            raise InputError("the documents have no words but stop words", do="check the texts and --language")
         self.data = ""  # the collection, where an index was saved with its name
         self._ids: Sequence[str] | Ids = ids
         self._parameters = {"k1": k1, "b": b, "language": language}
@@ -89,11 +92,16 @@ class BM25:
     def __len__(self) -> int:
         return len(self._ids)
 
+    @property
+    def language(self) -> str:
+        """The language that documents and queries are split into terms by; never "auto"."""
+        return str(self._parameters["language"])
+
     def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
         """The k best documents of each query; fewer, where fewer share a word with it."""
         if not queries:
             return Run({})
-        tokens = terms_of(list(queries.values()), str(self._parameters["language"]))
+        tokens = terms_of(list(queries.values()), self.language)
         depth = min(k, len(self._ids))
         rows, scores = self._index.retrieve(
             tokens, k=depth, show_progress=False, sorted=True, n_threads=-1, backend_selection="numpy"
@@ -146,21 +154,34 @@ class Terms(NamedTuple):
     vocab: dict[str, int]
 
 
-def terms_of(texts: list[str], language: str = "english") -> Terms:
-    """The words of texts as BM25 compares them: lower-cased Snowball stems without stop words.
+def terms_of(texts: list[str], language: str = ENGLISH) -> Terms:
+    """What BM25 compares of texts.
+
+    In languages with a list of stop words, these are lower-cased Snowball stems of words, without stop words; in the
+    others, words and n-grams of characters, stemmed if there is a stemmer: see `words_and_ngrams`.
 
     >>> tokens = terms_of(["Margins adapt to the margin"])
     >>> names = {number: term for term, number in tokens.vocab.items()}
     >>> [names[number] for number in tokens.ids[0]]
     ['margin', 'adapt', 'margin']
+    >>> list(terms_of(["图书馆 opened"], "chinese").vocab)
+    ['图书', '书馆', 'open']
     """
     import Stemmer
 
-    if language not in LANGUAGES:
-        raise InputError(f"no stop words for {language!r}", do=f"use one of {', '.join(sorted(LANGUAGES))}")
-    stemmer = Stemmer.Stemmer(language)
-    tokens = _bm25s().tokenize(texts, stopwords=LANGUAGES[language], stemmer=stemmer, show_progress=False)
-    return Terms(tokens.ids, tokens.vocab)
+    check_language(language)
+    name = LANGUAGES[language]
+    stemmer = None if name is None else Stemmer.Stemmer(name)
+    if language in STOP_WORDS:
+        tokens = _bm25s().tokenize(texts, stopwords=STOP_WORDS[language], stemmer=stemmer, show_progress=False)
+        return Terms(tokens.ids, tokens.vocab)
+    words: dict[str, int] = {}
+    numbers = [[words.setdefault(word, len(words)) for word in words_and_ngrams(text)] for text in texts]
+    if stemmer is None:
+        return Terms(numbers, words)
+    vocabulary: dict[str, int] = {}
+    stems = [vocabulary.setdefault(stem, len(vocabulary)) for stem in stemmer.stemWords(list(words))]
+    return Terms([[stems[number] for number in of_text] for of_text in numbers], vocabulary)
 
 
 def check_parameters(k1: float, b: float) -> None:

@@ -14,10 +14,11 @@ from remargin.evaluation.runs import Run
 from remargin.files.atomic import refuse_existing
 from remargin.files.shapes import encodable
 from remargin.retrieval.base import BACKENDS, Index
-from remargin.retrieval.bm25 import BM25, NO_SPACES
+from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.bm25 import HEADER as BM25_HEADER
 from remargin.retrieval.encoders import as_encoder
 from remargin.retrieval.hybrid import Choice, HybridIndex, HybridSettings, chosen_hybrid, read_choice
+from remargin.retrieval.languages import AUTO, OTHER_TERMS, describe_choice
 
 if TYPE_CHECKING:
     from remargin.model.encoder import BiEncoder
@@ -38,6 +39,7 @@ def search(
     out: str | Path | None = None,
     overwrite: bool = False,
     hybrid: str | float | None = None,
+    language: str | None = None,
 ) -> Run:
     """Rank documents for each of a collection's queries, as `remargin search` does.
 
@@ -55,6 +57,8 @@ def search(
         hybrid: "on", "off", "auto", or the encoder's weight, 0 to 1, in a fusion with BM25. An index folder is searched
             as it was made ("auto"), or by its encoder alone ("off"). An index that is made on the way is not fused,
             so that the encoder itself is measured, unless this says so; "auto" and "on" are as in `index`.
+        language: of the texts, for BM25, if its index is made on the way; see `BM25`. If not given, "auto", or the one
+            that the model was fused with. An index folder has its own.
 
     Raises:
         InputError: for bad input, an unknown index or one of another collection, and a model that is missing or does
@@ -75,16 +79,17 @@ def search(
     encoder = None if model is None else as_encoder(model)
     collection = open_collection(data, split, skip_bad)
     if isinstance(index, str | Path):
-        opened: Index = _open(collection, index, encoder, hybrid)
+        opened: Index = _open(collection, index, encoder, hybrid, language)
     else:
-        refuse_idle("an index that is open", [] if hybrid is None else ["hybrid"])
+        idle = {"hybrid": hybrid, "language": language}
+        refuse_idle("an index that is open", [name for name, value in idle.items() if value is not None])
         opened = index
     run = _ranked(opened, collection, k)
     if named and index not in KINDS:
         _check_documents(opened, run, collection, Path(str(index)))
     if named and (empty := run.empty()):
         reason = "; no word of theirs is in a document" if isinstance(opened, BM25) else ""
-        reason += f", and {NO_SPACES}: search with a model (--index exact)" if reason and len(empty) == len(run) else ""
+        reason += f": {OTHER_TERMS}" if reason and len(empty) == len(run) else ""
         log.warning("nothing was found for %d of %d queries, such as %r%s", len(empty), len(run), empty[0], reason)
     if out is not None:
         run.save(out, tag=Path(str(index)).name if named else "search", overwrite=overwrite)
@@ -185,13 +190,17 @@ def _check_documents(index: Index, run: Run, collection: Collection, folder: Pat
 
 
 def _open(
-    collection: Collection, index: str | Path, model: BiEncoder | None, hybrid: str | float | None
+    collection: Collection,
+    index: str | Path,
+    model: BiEncoder | None,
+    hybrid: str | float | None,
+    language: str | None,
 ) -> BM25 | DenseIndex | HybridIndex:
     if index == "bm25":
         if model is not None:
             raise InputError("index 'bm25' takes no model", do="leave --model out")
         refuse_idle("index 'bm25'", [] if hybrid is None else ["hybrid"])
-        return BM25(collection.documents)
+        return _words(collection, language or AUTO)
     if index in KINDS:
         if model is None:
             raise InputError(f"index {index!r} needs a model", do="give --model")
@@ -202,12 +211,23 @@ def _open(
         settings = BackendSettings(str(index))
         settings.check()
         fused = None if hybrid is None else chosen_hybrid(read_choice(hybrid), model.name)
+        if fused is None:
+            refuse_idle(f"index {str(index)!r} without BM25 (--hybrid)", [] if language is None else ["language"])
         dense = DenseIndex.in_memory(model, Vectors.of(model, collection.documents, collection.name), settings)
-        return dense if fused is None else HybridIndex(dense, BM25(collection.documents), fused)
+        return dense if fused is None else HybridIndex(dense, _words(collection, language or fused.language), fused)
     if not Path(index).is_dir():
         do = f"use {', '.join(KINDS)}, or a folder that `remargin index` wrote"
         raise InputError(f"unknown index {str(index)!r}", do=do)
+    refuse_idle("an index folder, which has its own", [] if language is None else ["language"])
     return load_index(index, model, hybrid)
+
+
+def _words(collection: Collection, language: str) -> BM25:
+    """BM25 of a collection; if "auto" chose another language than English, a line says so."""
+    bm25 = BM25(collection.documents, language=language)
+    if chosen := describe_choice(bm25.language, language):
+        log.warning(chosen)
+    return bm25
 
 
 def load_index(

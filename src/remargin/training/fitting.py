@@ -23,6 +23,7 @@ from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import local_folder, read_settings
 from remargin.progress import tell
+from remargin.retrieval.languages import AUTO
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
 from remargin.training.loop import train
@@ -59,6 +60,7 @@ def fit(
     also: str | None = None,
     tensorboard: bool = False,
     loggers: Sequence[str] | None = None,
+    language: str = AUTO,
     resume: bool = False,
     skip_bad: bool = False,
     say: Callable[[str], None] = tell,
@@ -109,6 +111,8 @@ def fit(
             it, texts that every machine has; see `Away.choose`.
         tensorboard: log for TensorBoard.
         loggers: further Lightning loggers, each a class and its arguments.
+        language: of the texts, for BM25, which mines and is measured beside the model; see `BM25`. The model folder
+            keeps it, so that `index` takes the same.
         resume: continue a training run of the same settings that was interrupted.
         skip_bad: leave bad input out, and count it.
         say: called with progress messages.
@@ -150,6 +154,7 @@ def fit(
         tensorboard=tensorboard,
         loggers=None if loggers is None else list(loggers),
         skip_bad=skip_bad,
+        language=language,
     )
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
@@ -260,7 +265,9 @@ def _make_data(
         if not triplets.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
             train = Collection.load(asked.data, "train", asked.skip_bad)
-            how = MiningSettings() if asked.of_the_paper else RECIPE if miner is None else AGAIN
+            how = AGAIN
+            if miner is None:
+                how = replace(MiningSettings() if asked.of_the_paper else RECIPE, language=asked.language)
             mine_for_training(train, triplets, say, how, miner, settings.seed, settings.per_triplet)
     texts = start.text_settings
     texts.document_length = asked.training_length or texts.document_length
