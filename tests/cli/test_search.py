@@ -193,6 +193,7 @@ def test_chinese_without_an_option_from_mining_to_an_answer(
     built = remargin("index", "--data", chinese, "--model", model, "--hybrid", 0.5, "--out", tmp_path / "index")
     assert built.returncode == 0, built.stderr
     assert NGRAMS in built.stdout
+    (chinese / "corpus.jsonl").unlink()
     asked = remargin("ask", "图书馆几点开门？", "--index", tmp_path / "index", "--hybrid", 0, "--k", 1)
     assert asked.stderr == ""
     assert "请问图书馆几点开门" in asked.stdout

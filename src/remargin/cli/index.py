@@ -66,6 +66,9 @@ def index(
     language: Annotated[
         str | None, typer.Option(help=LANGUAGE, show_default="the one of the fusion that `remargin fit` chose, or auto")
     ] = None,
+    texts: Annotated[
+        bool, typer.Option(help="Keep the texts in the index, compressed, so that `remargin ask` can show them.")
+    ] = True,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
@@ -97,6 +100,7 @@ def index(
         b=b,
         language=language,
         hybrid=hybrid,
+        texts=texts,
         skip_bad=skip_bad,
         overwrite=overwrite,
     )
@@ -109,4 +113,5 @@ def index(
     if chosen := describe_choice(built.language, language):
         tell(chosen)
     of_vectors, of_index = built.vector_bytes / count, built.other_bytes / count
-    tell(f"bytes of each document: {of_vectors:,.0f} of vectors, {of_index:,.0f} of the index")
+    of_texts = f"{built.text_bytes / count:,.0f} of texts, " if built.text_bytes else ""
+    tell(f"bytes of each document: {of_vectors:,.0f} of vectors, {of_texts}{of_index:,.0f} of the index")

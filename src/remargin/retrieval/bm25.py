@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from remargin.errors import InputError, first_line
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import new_folder
 from remargin.files.checksums import Sums
-from remargin.files.headers import read_header, read_json, require_shape, write_header
+from remargin.files.headers import format_of, read_header, read_json, require_shape, write_header
 from remargin.files.shapes import BlockSums, Count
+from remargin.retrieval.kept_texts import KeptTexts, keep_texts
 from remargin.retrieval.languages import (
     AUTO,
     ENGLISH,
@@ -28,7 +29,9 @@ from remargin.retrieval.languages import (
 )
 
 HEADER = "remargin_bm25.json"
-FORMAT = "remargin-bm25-2"
+FORMAT = "remargin-bm25-3"
+BEFORE = "remargin-bm25-2"  # without texts
+TEXTS = "texts"  # the folder of the texts, if they are kept
 REMEDY = "build it again with `remargin index --index bm25`"
 
 
@@ -42,6 +45,7 @@ class BM25Header(TypedDict):
     language: str
     ids: IdsSize
     sums: BlockSums
+    texts: NotRequired[bool]  # whether the folder has them
 
 
 class BM25:
@@ -84,6 +88,7 @@ class BM25:
         if not any(terms.ids):
             raise InputError("the documents have no words but stop words", do="check the texts and --language")
         self.data = ""  # the collection, where an index was saved with its name
+        self.texts: KeptTexts | None = None  # where an index was saved with them
         self._ids: Sequence[str] | Ids = ids
         self._parameters = {"k1": k1, "b": b, "language": language}
         self._index = _bm25s().BM25(method="lucene", k1=k1, b=b)
@@ -117,14 +122,21 @@ class BM25:
         """How many of these documents are not in it."""
         return len(set(documents).difference(self._ids))
 
-    def save(self, folder: str | Path, data: str = "", overwrite: bool = False) -> None:
-        """Write a folder that `load` maps into memory."""
+    def save(
+        self, folder: str | Path, data: str = "", overwrite: bool = False, texts: Iterable[str] | None = None
+    ) -> None:
+        """Write a folder that `load` maps into memory, with the texts of all documents if they are given."""
         with new_folder(folder, overwrite, HEADER) as out:
             self._index.save(out / "bm25s", show_progress=False)
             (out / "ids").mkdir()
             writer = IdWriter(out / "ids")
             writer.add(list(self._ids))
+            if texts is not None:
+                (out / TEXTS).mkdir()
+                for _ in keep_texts(out / TEXTS, 0, texts):
+                    pass
             header = {"format": FORMAT, "data": data, **self._parameters, "ids": writer.close()}
+            header |= {"texts": texts is not None}
             sums = {str(file.relative_to(out)): Sums.of(file) for file in sorted(out.glob("*/*"))}
             write_header(out / HEADER, {**header, "sums": sums})
 
@@ -136,13 +148,15 @@ class BM25:
             InputError: if the folder holds none, or it is damaged.
         """
         folder = Path(folder)
-        header = read_header(folder / HEADER, BM25Header, FORMAT, remedy)
+        format = BEFORE if format_of(folder / HEADER) == BEFORE else FORMAT
+        header = read_header(folder / HEADER, BM25Header, format, remedy)
         self = cls.__new__(cls)
         self.data = header["data"]
         self._parameters = {"k1": header["k1"], "b": header["b"], "language": header["language"]}
         for name, sums in header["sums"].items():
             Sums(*sums).verify(folder / name, remedy)
-        self._ids = Ids(folder / "ids", **header["ids"])
+        self._ids = ids = Ids(folder / "ids", **header["ids"])
+        self.texts = KeptTexts(folder / TEXTS, ids) if header.get("texts") else None
         self._index = _loaded(folder / "bm25s", len(self._ids), remedy)
         return self
 

@@ -17,6 +17,7 @@ from remargin.retrieval.base import storage_class
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.built import Built
 from remargin.retrieval.hybrid import Choice, HybridSettings, chosen_hybrid, has_folder, read_choice
+from remargin.retrieval.kept_texts import GROWING
 from remargin.retrieval.languages import AUTO, choose_language
 from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.texts import collection_texts, counted_rejects
@@ -53,6 +54,7 @@ def index(
     b: float | None = None,
     language: str | None = None,
     hybrid: str | float = "auto",
+    texts: bool = True,
     skip_bad: bool = False,
     overwrite: bool = False,
 ) -> Built:
@@ -64,7 +66,7 @@ def index(
     Args:
         out: the folder to write.
         vectors: what `encode` wrote, or its folder.
-        data: the collection, as `Collection.load` takes it, instead of vectors; beside them for a hybrid index.
+        data: the collection, as `Collection.load` takes it, instead of vectors; or beside them, for the texts.
         model: the encoder for `data`, its folder, or its Hugging Face name.
         index: "exact", "faiss", "milvus" or "bm25".
         dtype: of the stored vectors; this and the next four as in `encode`.
@@ -86,6 +88,7 @@ def index(
         hybrid: whether the folder holds BM25 beside the vectors, so that searches fuse both: "auto", if the model's
             folder has a weight that dev chose, and the fusion is better there (see `Fusion.pays`); "on", with that
             weight in any case; "off"; or the encoder's weight, 0 to 1.
+        texts: keep the texts in the folder, compressed, so that `ask` shows them wherever the collection is then.
         skip_bad: skip bad input, and count it in a warning.
         overwrite: replace `out` if it is there.
 
@@ -124,7 +127,7 @@ def index(
     if index == "bm25":
         idle = _given(vectors=vectors, model=model, hybrid=None if choice == "auto" else choice)
         refuse_idle("a BM25 index", [*backend, *encoding, *idle])
-        return _index_words(data, Path(out), words, skip_bad, overwrite)
+        return _index_words(data, Path(out), words, texts, skip_bad, overwrite)
     from remargin.retrieval.building import build_index, index_texts
     from remargin.retrieval.index_folder import HEADER
     from remargin.retrieval.vectors import Vectors
@@ -142,17 +145,18 @@ def index(
         if choice == "auto":
             _warn_without_words(loaded)
         return build_index(loaded, out, settings, overwrite)
-    if vectors is not None and data is not None and model is None and choice != "off":
+    if vectors is not None and data is not None and model is None and (texts or choice != "off"):
         refuse_idle("vectors that are encoded already", encoding)
         loaded = vectors if isinstance(vectors, Vectors) else Vectors.load(vectors)
-        if (fused := _hybrid(choice, loaded.made.model, words, index, data)) is not None:
+        fused = _hybrid(choice, loaded.made.model, words, index, data)
+        if texts or fused is not None:
             with counted_rejects(skip_bad) as rejects:
-                texts = collection_texts(data, rejects=rejects)
-                return build_index(loaded, out, settings, overwrite, fused, texts)
+                read = collection_texts(data, rejects=rejects)
+                return build_index(loaded, out, settings, overwrite, fused, read, texts)
     if vectors is not None or data is None or model is None:
         raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
     fused = _hybrid(choice, model, words, index, data)
-    return index_texts(data, model, Path(out), settings, encoding, skip_bad, overwrite, fused)
+    return index_texts(data, model, Path(out), settings, encoding, skip_bad, overwrite, fused, texts)
 
 
 def _hybrid(
@@ -194,7 +198,7 @@ def _refuse_idle_settings(settings: BackendSettings, given: Mapping[str, Any]) -
 
 
 def _index_words(
-    data: str | Path | None, out: Path, parameters: Mapping[str, Any], skip_bad: bool, overwrite: bool
+    data: str | Path | None, out: Path, parameters: Mapping[str, Any], keep: bool, skip_bad: bool, overwrite: bool
 ) -> Built:
     """Write a BM25 index of a collection's documents."""
     if data is None:
@@ -204,7 +208,9 @@ def _index_words(
         texts = {text.id: text.text for text in collection_texts(data, rejects=rejects)}
     started = time.perf_counter()
     built = BM25(texts, **parameters)
-    built.save(out, str(data), overwrite)
+    built.save(out, str(data), overwrite, texts.values() if keep else None)
     seconds = time.perf_counter() - started
-    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    return Built(len(texts), 0, 0, None, seconds, 0, size, language=built.language)
+    sizes = {file: file.stat().st_size for file in out.rglob("*") if file.is_file()}
+    of_texts = sum(size for file, size in sizes.items() if file.name in GROWING)
+    size = sum(sizes.values()) - of_texts
+    return Built(len(texts), 0, 0, None, seconds, 0, size, language=built.language, text_bytes=of_texts)

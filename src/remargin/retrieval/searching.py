@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,7 @@ from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.bm25 import HEADER as BM25_HEADER
 from remargin.retrieval.encoders import as_encoder
 from remargin.retrieval.hybrid import Choice, HybridIndex, HybridSettings, chosen_hybrid, read_choice
+from remargin.retrieval.kept_texts import KeptTexts
 from remargin.retrieval.languages import AUTO, OTHER_TERMS, describe_choice
 
 if TYPE_CHECKING:
@@ -133,8 +135,8 @@ def ask(
         index: a folder that `index` wrote.
         k: how many documents.
         model: the encoder that made the index, if it is no longer where it was then.
-        data: where the texts are, if the collection that the index was made of is no longer there. A warning says if
-            they cannot be read.
+        data: the collection to read the texts from, instead of the index or, if that keeps none, of the collection that
+            it was made of. A warning counts texts that are not found.
         hybrid: "off" for the encoder alone, "on" for its fusion with BM25, or the encoder's weight in it, 0 to 1. If
             not given, or "auto", as the index was made.
 
@@ -153,16 +155,19 @@ def ask(
         raise InputError("the question is empty", do="write it in quotes")
     if not encodable(question):
         raise InputError("the question is not UTF-8", do="set the terminal, or LC_ALL, to UTF-8")
-    opened = load_index(index, None if model is None else as_encoder(model), hybrid)
+    opened, kept = _load(index, None if model is None else as_encoder(model), hybrid)
     _warn_shallow(opened, k)
     ranking = opened.search({"": question}, k).rankings[""]
-    texts = _texts(data or opened.data, set(ranking))
+    texts = {} if kept is None or data is not None else kept.of(list(ranking))
+    if missing := ranking.keys() - texts.keys():
+        texts |= _texts(data or opened.data, missing)
     return [Answer(id, score, texts.get(id)) for id, score in ranking.items()]
 
 
-def _texts(data: str | Path, wanted: set[str]) -> dict[str, str]:
-    """The texts of some documents; none if the collection cannot be read, and a warning says why."""
+def _texts(data: str | Path, wanted: Set[str]) -> dict[str, str]:
+    """The texts of some documents in a collection. A warning counts those that are not found, and says why."""
     texts: dict[str, str] = {}
+    reason = f"not in {data}"
     try:
         for text in open_source(data, Rejects(skip=True)).documents():
             if text.id in wanted:
@@ -170,7 +175,10 @@ def _texts(data: str | Path, wanted: set[str]) -> dict[str, str]:
             if len(texts) == len(wanted):
                 break
     except InputError as error:
-        log.warning("texts are not shown (%s); say where they are (--data)", error)
+        reason = str(error) if data else "the index does not name its collection"
+    if missing := sorted(wanted - texts.keys()):
+        such_as = f"{len(missing)} documents are without their text, such as {missing[0]!r}"
+        log.warning("%s (%s); say where the texts are (--data)", such_as, reason)
     return texts
 
 
@@ -234,17 +242,25 @@ def load_index(
     folder: str | Path, model: BiEncoder | None = None, hybrid: str | float | None = None
 ) -> BM25 | DenseIndex | HybridIndex:
     """Open the index in a folder: BM25's, or a dense one with its model, or both fused; `hybrid` as in `ask`."""
+    return _load(folder, model, hybrid)[0]
+
+
+def _load(
+    folder: str | Path, model: BiEncoder | None, hybrid: str | float | None
+) -> tuple[BM25 | DenseIndex | HybridIndex, KeptTexts | None]:
+    """The index in a folder, and the texts that it keeps."""
     if (Path(folder) / BM25_HEADER).is_file():
         if model is not None:
             raise InputError("a BM25 index takes no model", file=folder, do="leave --model out")
         refuse_idle("a BM25 index", [] if hybrid is None else ["hybrid"])
-        return BM25.load(folder)
+        bm25 = BM25.load(folder)
+        return bm25, bm25.texts
     from remargin.retrieval.index_folder import open_parts
 
     choice = read_choice("auto" if hybrid is None else hybrid)
     parts = open_parts(folder, model, words=choice != "off")
     fused = _fused(choice, parts.hybrid, folder)
-    return parts.dense if fused is None else HybridIndex(parts.dense, parts.bm25, fused)
+    return parts.dense if fused is None else HybridIndex(parts.dense, parts.bm25, fused), parts.texts
 
 
 def _fused(choice: Choice | float, made: HybridSettings | None, folder: str | Path) -> HybridSettings | None:
