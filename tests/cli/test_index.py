@@ -233,13 +233,22 @@ def test_a_question_and_what_answers_it(
         assert text == f"   number {number} of {'cats' if int(number) % 2 else 'dogs'}"
         if kind == "bm25":
             assert number == "2"
+        bare = remargin(
+            "index", "--data", data, "--out", tmp_path / f"bare-{kind}", "--index", kind, "--no-texts", *given
+        )
+        assert bare.returncode == 0
+    before = {kind: remargin("ask", "dogs number 2", "--index", tmp_path / kind).stdout for kind in ("bm25", "exact")}
     data.rename(tmp_path / "moved")
-    ask = ("ask", "dogs number 2", "--index", tmp_path / "bm25", "--k", 2)
-    told = remargin(*ask)
-    assert len(told.stdout.splitlines()) == 2
-    assert told.stderr.startswith("texts are not shown (")
-    assert told.stderr.endswith("); say where they are (--data)\n")
-    assert remargin(*ask, "--data", tmp_path / "moved").stderr == ""
+    for kind, shown in before.items():  # an index has its texts, wherever the collection is
+        told = remargin("ask", "dogs number 2", "--index", tmp_path / kind)
+        assert (told.stdout, told.stderr) == (shown, "")
+        ask = ("ask", "dogs number 2", "--index", tmp_path / f"bare-{kind}")
+        told = remargin(*ask)
+        assert [line for line in shown.splitlines() if not line.startswith(" ")] == told.stdout.splitlines()
+        assert "documents are without their text, such as 'd" in told.stderr
+        assert told.stderr.endswith("); say where the texts are (--data)\n")
+        told = remargin(*ask, "--data", tmp_path / "moved")
+        assert (told.stdout, told.stderr) == (shown, "")
     assert remargin("ask", "zzz", "--index", tmp_path / "bm25").stdout == "nothing found\n"
     assert remargin("ask", " ", "--index", tmp_path / "bm25").returncode == 2
     assert "the question is not UTF-8" in remargin("ask", "caf\udce9", "--index", tmp_path / "bm25").stderr

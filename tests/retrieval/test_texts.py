@@ -75,7 +75,7 @@ def test_an_index_of_a_collection_is_that_of_its_vectors(
     assert built.documents == 20
     assert built.vector_bytes == vectors.matrix.nbytes
     whole = sum(path.stat().st_size for path in (tmp_path / "one").rglob("*") if path.is_file())
-    assert built.vector_bytes + built.other_bytes == whole
+    assert built.vector_bytes + built.text_bytes + built.other_bytes == whole
     one, two = (open_index(tmp_path / name, model).search(QUERIES, 5).rankings for name in ("one", "two"))
     assert one == two
     assert not (tmp_path / "one.vectors").exists()

@@ -78,7 +78,7 @@ def test_an_index_from_python(folder: Path, data: Path, tmp_path: Path) -> None:
 
 
 def test_answers_have_their_texts(data: Path, tmp_path: Path) -> None:
-    remargin.index(tmp_path / "index", data=data, index="bm25")
+    remargin.index(tmp_path / "index", data=data, index="bm25", texts=False)
     first, *_ = remargin.ask("dogs number 12", tmp_path / "index", k=2)
     assert (first.id, first.text) == ("d12", "number 12 of dogs")
     data.rename(tmp_path / "moved")

@@ -22,7 +22,7 @@ def ask(
     model: IndexModel = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Collection to read the texts from.", show_default="the collection of the index"),
+        typer.Option(help="Collection to read the texts from.", show_default="the index, or its collection"),
     ] = None,
     hybrid: Annotated[str | None, typer.Option(help=HYBRID, show_default="as the index was made")] = None,
     config: Config = None,
@@ -39,7 +39,20 @@ def ask(
     for place, answer in enumerate(answers, 1):
         show(f"{place}. {answer.id}  {answer.score:.3f}")
         if answer.text is not None:
-            show(textwrap.indent(textwrap.fill(textwrap.shorten(answer.text, SHOWN, placeholder=" ...")), "   "))
+            show(textwrap.indent(textwrap.fill(_shortened(answer.text)), "   "))
     if not answers:
         show("nothing found")
     return {"question": question, "index": index, "answers": answers, "fusion": fusion}
+
+
+def _shortened(text: str) -> str:
+    """The beginning of a text, cut between words where there are some.
+
+    >>> _shortened("one text"), _shortened("图" * 300) == "图" * 240 + " ..."
+    ('one text', True)
+    """
+    text = " ".join(text.split())
+    if len(text) <= SHOWN:
+        return text
+    beginning, _, last = text[: SHOWN + 1].rpartition(" ")
+    return f"{beginning if len(last) < SHOWN // 4 else text[:SHOWN]} ..."

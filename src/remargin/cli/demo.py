@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import BATCH_SIZE, DATA, INT, MODEL, Config, Threads
+from remargin.cli.options import BATCH_SIZE, DATA, INT, MODEL, Config, Language, Threads
 
 
 def demo(
@@ -24,6 +24,7 @@ def demo(
         int, typer.Option(min=3, metavar=INT, help="Maximum document length in tokens while training.")
     ] = 64,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    language: Language = "auto",
     threads: Threads = None,
     config: Config = None,
 ) -> dict[str, Any]:
@@ -35,5 +36,5 @@ def demo(
     """
     import remargin
 
-    metrics = remargin.demo(data, model, out, steps, batch_size, document_length, training_length, seed)
+    metrics = remargin.demo(data, model, out, steps, batch_size, document_length, training_length, seed, language)
     return {"out": out, "model": out / "model", **metrics}

@@ -10,6 +10,7 @@ import typer
 from remargin.cli.options import (
     BATCH_SIZE,
     IN_BATCH,
+    LANGUAGE,
     PATIENCE,
     PER_TRIPLET,
     START,
@@ -109,6 +110,7 @@ def fit(
         int | None,
         _option(DATA, "Maximum document length in tokens while training; shorter is faster.", "the document length"),
     ] = None,
+    language: Annotated[str, _option(DATA, LANGUAGE)] = "auto",
     skip_bad: Annotated[bool, skip_bad_option(DATA)] = False,
     in_batch: Annotated[bool | None, _option(LOSS, IN_BATCH, "no-in-batch")] = None,
     error: Annotated[str | None, _option(LOSS, "Error between margin and target: l2, l1 or softplus.", "l2")] = None,

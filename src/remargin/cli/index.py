@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from remargin.cli.encode import DTYPE, Length, PassageLength, PassageOverlap, tell_truncated
-from remargin.cli.options import HYBRID, MODEL, PRECISION, Config, Data, Overwrite, SkipBad, Threads
+from remargin.cli.options import HYBRID, LANGUAGE, MODEL, PRECISION, Config, Data, Overwrite, SkipBad, Threads
 from remargin.progress import tell
 from remargin.retrieval.base import BACKENDS
+from remargin.retrieval.languages import describe_choice
 
 
 def index(
@@ -63,8 +64,11 @@ def index(
     k1: Annotated[float | None, typer.Option(help="bm25: term-frequency saturation (k1).", show_default="0.9")] = None,
     b: Annotated[float | None, typer.Option(help="bm25: length normalisation (b), 0 to 1.", show_default="0.4")] = None,
     language: Annotated[
-        str | None, typer.Option(help="bm25: language of the stemmer and the stop words.", show_default="english")
+        str | None, typer.Option(help=LANGUAGE, show_default="the one of the fusion that `remargin fit` chose, or auto")
     ] = None,
+    texts: Annotated[
+        bool, typer.Option(help="Keep the texts in the index, compressed, so that `remargin ask` can show them.")
+    ] = True,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
@@ -101,6 +105,7 @@ def index(
         b=b,
         language=language,
         hybrid=hybrid,
+        texts=texts,
         skip_bad=skip_bad,
         overwrite=overwrite,
     )
@@ -110,6 +115,9 @@ def index(
     tell(f"wrote {out}: {index} index of {count:,} documents, built in {built.seconds:,.1f} s")
     if built.hybrid is not None:
         tell(str(built.hybrid))
+    if chosen := describe_choice(built.language, language):
+        tell(chosen)
     of_vectors, of_index = built.vector_bytes / count, built.other_bytes / count
-    tell(f"bytes of each document: {of_vectors:,.0f} of vectors, {of_index:,.0f} of the index")
+    of_texts = f"{built.text_bytes / count:,.0f} of texts, " if built.text_bytes else ""
+    tell(f"bytes of each document: {of_vectors:,.0f} of vectors, {of_texts}{of_index:,.0f} of the index")
     return {"out": out, "index": index, **vars(built)}

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import MODEL, Config, Overwrite, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import MODEL, Config, Language, Overwrite, RequiredData, SkipBad, Split, Threads
 from remargin.progress import tell
+from remargin.retrieval.languages import OTHER_TERMS, describe_choice
 
 
 def mine(
@@ -35,6 +36,7 @@ def mine(
             "false negatives."
         ),
     ] = None,
+    language: Language = "auto",
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     split: Split = "train",
     skip_bad: SkipBad = False,
@@ -52,11 +54,28 @@ def mine(
 
     source: Any = negatives  # checked by `mine` itself
     mined = remargin.mine(
-        data, out, source, model, depth, triplets, per_triplet, seed, split, skip_bad, overwrite, bound, suspicious
+        data,
+        out,
+        source,
+        model,
+        depth,
+        triplets,
+        per_triplet,
+        seed,
+        split,
+        skip_bad,
+        overwrite,
+        bound,
+        suspicious,
+        language=language,
     )
+    if chosen := describe_choice(mined.language, language):
+        tell(chosen)
     tell(f"wrote {out}: {mined.triplets:,} triplets for {mined.queries:,} queries")
     if mined.without_ranking:
-        tell(f"queries for which nothing was found, with negatives at random: {mined.without_ranking:,}", error=True)
+        found = f"queries for which nothing was found, with negatives at random: {mined.without_ranking:,}"
+        all_of_them = mined.language is not None and mined.without_ranking == mined.queries
+        tell(f"{found}, all of them; {OTHER_TERMS}" if all_of_them else found, error=True)
     if bound is not None:
         tell(f"candidates skipped because they score like the positive: {mined.skipped:,}")
     if suspicious is not None:

@@ -136,6 +136,10 @@ PATIENCE = "Validations without improvement before early stopping."
 BOUND = "Equivalence bound of the TOST: the largest difference that does not matter."
 PRECISION = "Numeric precision of computing: auto (bf16 on a GPU, 32 on a CPU), 32 or bf16."
 HYBRID = "Fusion with BM25: auto (if dev says that it is better), on, off, or the encoder's weight, 0 to 1."
+LANGUAGE = (
+    "Language of the texts, for BM25: auto (n-grams of characters in scripts without spaces, else English), a language "
+    "such as german or chinese, or words (no stemmer)."
+)
 RUN_FILE = "Run file to write; a name that ends in .gz is compressed."
 
 Data = Annotated[str | None, typer.Option(help=DATA)]
@@ -143,6 +147,7 @@ RequiredData = Annotated[str, typer.Option(help=DATA)]
 RequiredModel = Annotated[str, typer.Option(help=MODEL)]
 IndexModel = Annotated[str | None, typer.Option(help=MODEL, show_default="the encoder of the index")]
 Precision = Annotated[str, typer.Option(help=PRECISION)]
+Language = Annotated[str, typer.Option(help=LANGUAGE)]
 Split = Annotated[str, typer.Option(help="Split of the collection: train, dev, test, or another that it has.")]
 SkipBad = Annotated[bool, skip_bad_option()]
 Overwrite = Annotated[bool, overwrite_option()]

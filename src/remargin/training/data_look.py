@@ -21,6 +21,7 @@ from remargin.data.training_data import TrainingData
 from remargin.data.triplets import Triplets
 from remargin.model.encoder import BiEncoder
 from remargin.progress import track
+from remargin.retrieval.languages import words_and_ngrams
 
 FEW_PAIRS = 50  # with fewer, nothing can be learned or measured
 ENOUGH_PAIRS = 300
@@ -278,12 +279,13 @@ def repeats(keys: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def words(text: str) -> set[str]:
-    """The beginnings of a text's words, without function words.
+    """The beginnings of a text's words, without function words; n-grams of characters in scripts without spaces.
 
-    >>> sorted(words("How do the margins adapt?"))
-    ['adapt', 'margi']
+    >>> sorted(words("How do the margins adapt?")), sorted(words("图书馆 opening hours"))
+    (['adapt', 'margi'], ['hours', 'openi', '书馆', '图书'])
     """
-    return {word[:STEM] for word in re.findall(r"\w+", text.lower()) if word not in FUNCTION_WORDS}
+    split = re.findall(r"\w+", text.lower()) if text.isascii() else words_and_ngrams(text)
+    return {word[:STEM] for word in split if word not in FUNCTION_WORDS}
 
 
 class _Texts(NamedTuple):

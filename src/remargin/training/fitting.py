@@ -26,6 +26,7 @@ from remargin.model.folder import local_folder, read_settings
 from remargin.progress import WARNING, tell
 from remargin.reports.page import write_page
 from remargin.reports.training_run import run_section
+from remargin.retrieval.languages import AUTO
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
 from remargin.training.loop import train
@@ -71,6 +72,7 @@ def fit(
     also: str | None = None,
     tensorboard: bool = False,
     loggers: Sequence[str] | None = None,
+    language: str = AUTO,
     resume: bool | str | Path = False,
     skip_bad: bool = False,
     say: Callable[[str], None] = tell,
@@ -122,6 +124,8 @@ def fit(
             it, texts that every machine has; see `Away.choose`.
         tensorboard: log for TensorBoard.
         loggers: further Lightning loggers, each a class and its arguments.
+        language: of the texts, for BM25, which mines and is measured beside the model; see `BM25`. The model folder
+            keeps it, so that `index` takes the same.
         resume: the folder of an interrupted training run, which continues: all else follows from its config.yaml, and
             need not be given. True continues the one in `out`.
         skip_bad: leave bad input out, and count it.
@@ -171,6 +175,7 @@ def fit(
         tensorboard=tensorboard,
         loggers=None if loggers is None else list(loggers),
         skip_bad=skip_bad,
+        language=language,
     )
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
@@ -290,7 +295,9 @@ def _make_data(
         if not triplets.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
             train = Collection.load(asked.data, "train", asked.skip_bad)
-            how = MiningSettings() if asked.of_the_paper else RECIPE if miner is None else AGAIN
+            how = AGAIN
+            if miner is None:
+                how = replace(MiningSettings() if asked.of_the_paper else RECIPE, language=asked.language)
             mine_for_training(train, triplets, say, how, miner, settings.seed, settings.per_triplet)
     texts = start.text_settings
     texts.document_length = asked.training_length or texts.document_length

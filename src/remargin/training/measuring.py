@@ -111,6 +111,7 @@ class Measuring:
     ) -> None:
         self._asked, self._data, self._settings, self._start, self._away = asked, data, settings, start, away
         self._first_stage, self._dev_split = first_stage, dev
+        self._words: Any = {"language": asked.language}
 
     @cached_property
     def dev(self) -> Validator | None:
@@ -118,7 +119,7 @@ class Measuring:
         if self._dev_split is None:
             return None
         collection = Collection.load(self._data, self._dev_split)
-        return Validator.of(collection, self._start, self._settings, self._first_stage)
+        return Validator.of(collection, self._start, self._settings, self._first_stage, **self._words)
 
     @cached_property
     def test(self) -> Validator | None:
@@ -132,7 +133,7 @@ class Measuring:
         collection = Collection.load(self._data, TEST)
         everything: Any = {"validation_depth": None, "validation_documents": TEST_SHARE * affordable_documents()}
         settings = replace(self._settings, validation_queries=len(collection.queries), **everything)
-        return Validator.of(collection, self._start, settings, also=["R@100", "RR"])
+        return Validator.of(collection, self._start, settings, also=["R@100", "RR"], **self._words)
 
     def while_training(self) -> Validator | None:
         """What validates while training. With blending, dev is measured afterwards, unless it is asked for."""
@@ -141,7 +142,7 @@ class Measuring:
         if self._asked.training_length is None:
             return self.dev
         collection = Collection.load(self._data, self._dev_split)
-        return Validator.of(collection, self._as_trained(), self._settings, self._first_stage)
+        return Validator.of(collection, self._as_trained(), self._settings, self._first_stage, **self._words)
 
     @property
     def tokens(self) -> int:
@@ -258,7 +259,8 @@ class Measuring:
         if bm25 is None or not any(bm25.rankings.values()):
             return None
         dense, measure = self.dev.rank(model, RANKED), self.dev.measure  # as deep as searches will rank
-        return choose_fusion(bm25, dense, self.dev.qrels, measure, data=self._asked.data, split=self.dev.split)
+        named: Any = {"data": self._asked.data, "split": self.dev.split, "language": self.dev.language}
+        return choose_fusion(bm25, dense, self.dev.qrels, measure, **named)
 
     def _outcome(self, test: Validator, model: BiEncoder, fusion: Fusion | None) -> Outcome:
         return Outcome.measure(test, self._start, model, _by_bm25(test), fusion)

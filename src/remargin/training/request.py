@@ -13,6 +13,7 @@ from remargin.data.collection import has_queries, open_source
 from remargin.data.tables import Rejects
 from remargin.errors import InputError, first_line, refuse_idle
 from remargin.files.atomic import on_disk
+from remargin.retrieval.languages import AUTO, check_language
 from remargin.training.settings import PRESETS, FitSettings, LossSettings, idle_settings
 
 # Presets of the paper: nothing of the recipe is added to them.
@@ -49,9 +50,12 @@ class Request:
     tensorboard: bool
     loggers: list[str] | None
     skip_bad: bool
+    language: str = AUTO
 
     def __post_init__(self) -> None:
         _ = self.weight  # an InputError if it makes no sense
+        if self.language != AUTO:
+            check_language(self.language)
         if self.rounds < 1:
             raise InputError(f"rounds is {self.rounds}", do="it must be at least 1")
         if self.rounds > 1 and self.of_the_paper:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from remargin.model.tokenizer import TextSettings, Tokens
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.candidates import candidates
 from remargin.retrieval.exact import top_k
+from remargin.retrieval.languages import AUTO, choose_language
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 
@@ -52,6 +54,7 @@ class Validator:
         also: measures beside the one that counts.
         most_documents: how many documents are ranked in full, and how many a pool has; without it, it depends on the
             device: `CPU_DOCUMENTS` or `GPU_DOCUMENTS`.
+        language: of the texts, for BM25; see `BM25`.
 
     Raises:
         InputError: for an unknown measure, a split that is not there, and a run of other queries or documents.
@@ -75,6 +78,7 @@ class Validator:
         first_stage: Run | None = None,
         also: Sequence[str] = (),
         most_documents: int | None = None,
+        language: str = AUTO,
     ) -> None:
         folder, measures = Path(folder), [settings.validation_measure, *also]
         require_measures(measures)
@@ -89,7 +93,7 @@ class Validator:
             lots = ((queries, of_queries), (documents, of_documents))
             return Tokens.together([store.take(store.ids.rows(ids)) for store, ids in lots])
 
-        self._set_up(collection, tokens, settings, measures, first_stage, most_documents)
+        self._set_up(collection, tokens, settings, measures, first_stage, most_documents, language)
 
     @classmethod
     def of(
@@ -100,6 +104,7 @@ class Validator:
         first_stage: Run | None = None,
         also: Sequence[str] = (),
         most_documents: int | None = None,
+        language: str = AUTO,
     ) -> Validator:
         """A validator on a collection in memory, whose texts are tokenised for a model and others like it.
 
@@ -119,7 +124,7 @@ class Validator:
             made = (model.tokenizer([prefix + texts[id] for id in ids], length) for ids, texts, prefix, length in lots)
             return Tokens.together([tokens for tokens, _ in made])
 
-        self._set_up(collection, tokens, settings, measures, first_stage, most_documents)
+        self._set_up(collection, tokens, settings, measures, first_stage, most_documents, language)
         return self
 
     def _set_up(
@@ -130,20 +135,27 @@ class Validator:
         measures: list[str],
         first_stage: Run | None,
         most_documents: int | None,
+        language: str,
     ) -> None:
         self.split, self.measure = collection.split, settings.validation_measure
         self._measures = measures
         collection = collection.sample(settings.validation_queries, settings.seed)
         self.queries, self.qrels, self.collection = list(collection.queries), collection.qrels, collection
+        self._asked_language = language
         depth = settings.validation_depth or (None if first_stage is None else RERANKED)
         self._ranking: _Reranking | _FullRanking
         if depth is not None:
-            self._ranking = _Reranking(collection, depth, first_stage)
+            self._ranking = _Reranking(collection, depth, first_stage, language)
         else:
             most = most_documents or settings.validation_documents or affordable_documents()
-            self._ranking = _FullRanking(collection, pool(collection, most, settings.seed))
+            self._ranking = _FullRanking(collection, pool(collection, most, settings.seed, language))
         self._texts = tokens(self.queries, self._ranking.documents)
         self._parts: tuple[list[Packed], Tensor] | None = None
+
+    @cached_property
+    def language(self) -> str:
+        """The language of BM25's terms, of all documents of the collection and not only of those that are ranked."""
+        return choose_language(self._asked_language, self.collection.documents.values())
 
     def __call__(self, engine: Engine, similarity: Similarity) -> dict[str, float]:
         """The measures' means with the model as it is now. The texts are packed at the first call, and kept."""
@@ -184,7 +196,8 @@ class Validator:
         documents = {document: texts[document] for document in self._ranking.documents}
         own = self._ranking.candidates if isinstance(self._ranking, _Reranking) else None
         searched = depth + bool(self.collection.self_matches) if own is None else len(documents)
-        run = without_self_matches(BM25(documents).search(self.collection.queries, searched), self.collection)[0]
+        bm25 = BM25(documents, language=self.language)
+        run = without_self_matches(bm25.search(self.collection.queries, searched), self.collection)[0]
         if own is None:
             return run
         found = {query: set(ranked) for query, ranked in own.items()}
@@ -223,8 +236,8 @@ class _Reranking:
 
     deepest = 2**62  # for measures without a cutoff: all of them
 
-    def __init__(self, collection: Collection, depth: int, first_stage: Run | None) -> None:
-        rankings = candidates(collection, depth, first_stage)
+    def __init__(self, collection: Collection, depth: int, first_stage: Run | None, language: str) -> None:
+        rankings = candidates(collection, depth, first_stage, language)
         self.candidates = {query: list(ranking) for query, ranking in rankings.items()}
         self.documents = sorted({document for ranked in self.candidates.values() for document in ranked})
         place = {document: i for i, document in enumerate(self.documents)}
@@ -285,7 +298,7 @@ def affordable_documents() -> int:
     return GPU_DOCUMENTS if torch.cuda.is_available() else CPU_DOCUMENTS
 
 
-def pool(collection: Collection, size: int, seed: int) -> list[str]:
+def pool(collection: Collection, size: int, seed: int, language: str = AUTO) -> list[str]:
     """The documents that every query of a collection ranks, in the collection's order: all of them, if at most `size`.
 
     Of more documents, those are taken that are relevant to a query, however many; then the first of BM25 of every
@@ -301,7 +314,8 @@ def pool(collection: Collection, size: int, seed: int) -> list[str]:
         return list(collection.documents)
     judgments = (judged.items() for judged in collection.qrels.values())
     chosen = {document for document, grade in chain.from_iterable(judgments) if grade > 0}
-    rankings = BM25(collection.documents).search(collection.queries, POOL_DEPTH).rankings.values()
+    bm25 = BM25(collection.documents, language=language)
+    rankings = bm25.search(collection.queries, POOL_DEPTH).rankings.values()
     for document in chain.from_iterable(zip_longest(*rankings)):
         if len(chosen) >= size:
             break
