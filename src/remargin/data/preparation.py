@@ -223,7 +223,7 @@ class _Preparation:
                 if split != "train":
                     self.held_out.update(judgment.query for judgment in known)
             self.report.judgments[split] = qrels.count
-        self.report.notes = source.notes
+        self.report.notes = {**source.notes, "documents without text, which are kept": self.rejects.empty_documents}
 
     def _write_texts(self, kind: Kind, texts: Iterator[Text]) -> Ids:
         writer = _TextWriter(self, kind)
