@@ -268,9 +268,8 @@ def _make_data(
     say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")
     if report.rejected:
         say(f"set aside as bad input: {report.rejected:,}; see {folder / 'rejects.jsonl'}")
-    for note, count in report.notes.items():
-        if note.startswith("WARNING"):
-            say(f"{note}: {count:,}")
+    if counted := "; ".join(f"{note}: {count:,}" for note, count in report.notes.items() if count):
+        say(counted)
 
 
 def _steps(
