@@ -266,7 +266,7 @@ def test_white_space_in_ids_is_replaced_and_counted(tmp_path: Path) -> None:
     rows = [("A 1", "why?", "because"), ("A 2", "when?", "now")]
     source = open_source(f"pairs:{write_csv(tmp_path / 'a.csv', rows, ('id', 'question', 'answer'))}")
     assert set(ids(source)[0]) == {"A_1", "A_2"}
-    assert source.notes["ids with white space, for which they have _ now"] == 2
+    assert source.notes["ids whose white space became _"] == 2
     rows = [("A 1", "why?", "because"), ("A_1", "when?", "now")]
     path = write_csv(tmp_path / "a.csv", rows, ("doc_id", "question", "answer"))
     with pytest.raises(InputError, match="'A_1': document id that has another text"):

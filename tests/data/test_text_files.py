@@ -132,10 +132,11 @@ def test_few_files_have_all_splits(files: int, tmp_path: Path) -> None:
 
 
 def test_what_is_no_text_is_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write(tmp_path, good_md="# Refunds\nWithin 14 days of the order.\n", __git__x_md="# No\nhidden", a_pdf="%PDF")
+    write(tmp_path, good_md="# Refunds\nWithin 14 days of the order.\n", a_pdf="%PDF")
     write(
         tmp_path, node_modules__x_md="# No\n", venv__lib__x_md="# No\n", venv__pyvenv_cfg="", requirements_txt="torch"
     )
+    write(tmp_path / "run", config_yaml="", metrics_csv="", report_html="<h1>No</h1>no")
     (tmp_path / ".hidden.md").write_text("# No")
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "x.md").write_text("# No")

@@ -129,7 +129,7 @@ class Pairs:
             ids = (None if name is None else without_spaces(name) for name in (id, query_id))
             rows.append(_Row(row.line, query, document, *ids))
         self.notes["empty rows left out"] = empty
-        self.notes["ids with white space, for which they have _ now"] = len(spaced)
+        self.notes["ids whose white space became _"] = len(spaced)
         self.notes["WARNING: pairs whose query is their document's title (leave titles out: title=)"] = titled
         return columns, rows
 
@@ -173,7 +173,7 @@ class Pairs:
         found, count = self._corpus.ids(set(ids), self._quiet)
         self.notes["documents of the corpus"] = count
         self.notes["identical documents of the corpus merged"] = self._corpus.merged
-        self.notes["ids of the corpus with white space, for which they have _ now"] = self._corpus.spaces
+        self.notes["ids of the corpus whose white space became _"] = self._corpus.spaces
         self.notes["documents of the pairs that the corpus has"] = len(found)
         self.notes["documents of the pairs added to the corpus"] = len(ids) - len(found)
         self.notes["copies of these in the corpus, relevant as well"] = sum(map(len, found.values())) - len(found)

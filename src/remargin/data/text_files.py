@@ -251,7 +251,10 @@ class _Collected(NamedTuple):
 
 
 def _is_skipped(folder: Path) -> bool:
-    return folder.name.startswith(".") or folder.name in SKIPPED_FOLDERS or (folder / "pyvenv.cfg").is_file()
+    """Whether a folder is hidden, a virtual environment, or a training run of ours, whose report is no document."""
+    marks = (["pyvenv.cfg"], ["config.yaml", "metrics.csv"])
+    known = folder.name.startswith(".") or folder.name in SKIPPED_FOLDERS
+    return known or any(all((folder / name).is_file() for name in names) for names in marks)
 
 
 def read_text(path: Path, doubts: _Doubts) -> str | None:
