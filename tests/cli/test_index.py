@@ -72,12 +72,12 @@ def test_what_was_skipped_is_counted_in_the_same_words_everywhere(
     kind: str, remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
 ) -> None:
     with open(data / "corpus.jsonl", "a") as file:
-        file.write('{"_id": "d99", "text": ""}\n')
+        file.write('{"_id": "d 99", "text": "x"}\n')
     model = ("--model", tiny_model("bert")) if kind == "exact" else ()
     index = ("index", "--data", data, "--index", kind, *model, "--out", tmp_path / "index")
     refused = remargin(*index)
     assert refused.returncode == 2
-    assert "'d99': document has no text" in refused.stderr
+    assert "'d 99': document id is empty or has white space" in refused.stderr
     told = [remargin(*index, "--skip-bad")]
     if kind == "exact":
         told.append(remargin("encode", "--data", data, *model, "--out", tmp_path / "vectors", "--skip-bad"))
@@ -86,7 +86,7 @@ def test_what_was_skipped_is_counted_in_the_same_words_everywhere(
     told.append(remargin(*search, "--skip-bad"))
     assert {answer.returncode for answer in told} == {0}
     [line] = {answer.stderr for answer in told}
-    assert line.startswith(f"skipped bad input: 1, the first is {data / 'corpus.jsonl'}:31: id 'd99': document has no")
+    assert line.startswith(f"skipped bad input: 1, the first is {data / 'corpus.jsonl'}:31: id 'd 99': document id is")
 
 
 def test_bm25_and_fusion(remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path) -> None:

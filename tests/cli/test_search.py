@@ -82,11 +82,11 @@ def test_documents_that_are_the_query_itself_are_left_out_and_counted(
 
 def test_bad_documents_are_skipped_only_when_asked_for(remargin: Any, beir: Path, tmp_path: Path) -> None:
     with open(beir / "corpus.jsonl", "a") as file:
-        file.write('{"_id": "d99", "text": ""}\n')
+        file.write('{"_id": "d 99", "text": "x"}\n')
     arguments = ("search", "--data", beir, "--index", "bm25", "--out", tmp_path / "run.trec")
     refused = remargin(*arguments)
     assert refused.returncode == 2
-    assert "'d99': document has no text" in refused.stderr
+    assert "'d 99': document id is empty or has white space" in refused.stderr
     skipped = remargin(*arguments, "--skip-bad")
     assert skipped.returncode == 0
     assert "skipped bad input: 1" in skipped.stderr

@@ -122,8 +122,9 @@ Threads = Annotated[int | None, threads_option()]
 Config = Annotated[Path | None, config_option()]
 DATA = (
     "Collection: a BEIR folder; pairs:FILE (CSV, TSV, JSONL or Parquet with a query and a document in each row; append "
-    "?query=NAME&document=NAME, quoted, to name the columns); irds:NAME (ir_datasets); or "
-    "docstrings:PACKAGE,PACKAGE (also stdlib, or a folder of Python code)."
+    "?query=NAME&document=NAME&id=NAME&title=NAME, quoted, to name the columns, and &corpus=FILE to add documents); "
+    "files:FOLDER (Markdown, reStructuredText, HTML and plain text: headings are queries, sections documents); "
+    "irds:NAME (ir_datasets); or docstrings:PACKAGE,PACKAGE (also stdlib, or a folder of Python code)."
 )
 DATA_WITH_SPLITS = "Collection with train, dev and test queries, in any form that `remargin fit --data` takes."
 MODEL = "Encoder: a folder or a Hugging Face name."

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from remargin.data.beir import QrelsWriter, append_texts
-from remargin.data.collection import open_source
+from remargin.data.collection import named_paths, open_source
 from remargin.data.ids import Ids
 from remargin.data.source import Judgment, Source, Text, checked_texts, unknown_id
 from remargin.data.tables import SKIP, Rejects, batches
@@ -141,10 +141,10 @@ def prepare(
             raise InputError(f"prefix {prefix!r} is not text that UTF-8 can hold", do="correct it")
     if triplets is not None and not Path(triplets).is_file():
         raise InputError("no such file", file=triplets, do="check the path")
-    for given in (data, triplets, model):
-        path = on_disk(str(given).removeprefix("pairs:").partition("?")[0])
-        if given is not None and path is not None and path.resolve().is_relative_to(out.resolve()):
-            raise InputError(f"{given} lies in the folder to be written", file=out, do="choose another place")
+    read = [Path(given) for given in (triplets, model) if given is not None]
+    for path in (*([] if data is None else named_paths(data)), *read):
+        if on_disk(str(path)) is not None and path.resolve().is_relative_to(out.resolve()):
+            raise InputError(f"{path} lies in the folder to be written", file=out, do="choose another place")
     rejects = Rejects(skip=skip_bad)
     report = Prepared()
     source = None if data is None else open_source(data, rejects)
@@ -223,7 +223,9 @@ class _Preparation:
                 if split != "train":
                     self.held_out.update(judgment.query for judgment in known)
             self.report.judgments[split] = qrels.count
-        self.report.notes = source.notes
+        self.report.notes = dict(source.notes)
+        if self.rejects.empty_documents:
+            self.report.notes["documents without text, which are kept"] = self.rejects.empty_documents
 
     def _write_texts(self, kind: Kind, texts: Iterator[Text]) -> Ids:
         writer = _TextWriter(self, kind)

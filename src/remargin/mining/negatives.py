@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from remargin.mining.similarity import DocumentVectors, Similarities
     from remargin.model.encoder import BiEncoder
 
+log = logging.getLogger(__name__)
 Negatives = Literal["bm25", "random", "model"]
 QUERIES_AT_ONCE = 2000  # in each part of the work; a finished part is not repeated
 FORMAT = "remargin-mining-3"
@@ -178,6 +180,7 @@ def mine(
         query: [document for document, grade in judged.items() if grade > 0]
         for query, judged in collection.qrels.items()
     }
+    _leave_out(positives, {id for id, text in collection.documents.items() if not text.strip()})
     queries = [query for query, documents in positives.items() if documents]
     if not queries:
         raise InputError(f"split {collection.split!r} has no relevant documents", do="choose another split")
@@ -198,6 +201,15 @@ def mine(
             write_suspicious(Path(suspicious), found)  # before the triplets, with which the work is done
         mined = Mined(0, len(queries), 0, 0, 0, found, candidates.language)
         return _join(out, parts, len(chunks), mined, settings, overwrite)
+
+
+def _leave_out(positives: dict[str, list[str]], empty: set[str]) -> None:
+    """Leave documents without text out of the positives: nothing can be learnt from them."""
+    pairs = sum(document in empty for documents in positives.values() for document in documents)
+    if pairs:
+        log.warning("no triplets for relevant documents without text: %s", f"{pairs:,}")
+        for query, documents in positives.items():
+            positives[query] = [document for document in documents if document not in empty]
 
 
 def _require_fitting(
@@ -292,7 +304,8 @@ class _Candidates:
         self._collection = collection
         self._settings = settings
         self._compares = compares
-        self._ids = list(collection.documents)
+        self._ids = [id for id, text in collection.documents.items() if text.strip()]
+        self._empty = collection.documents.keys() - self._ids  # neither positives nor negatives
         self._bm25 = None
         self._similar: Similarities | None = None
         if settings.negatives == "bm25":
@@ -318,7 +331,7 @@ class _Candidates:
         found: list[Scored] = []
         for row, query in enumerate(queries):
             known = {*positives[query], *({query} & self._collection.self_matches)}  # nor is it its own negative
-            pool = [document for document in run.top(query, self._settings.depth) if document not in known]
+            pool = [d for d in run.top(query, self._settings.depth) if d not in known and d not in self._empty]
             compared = None
             if self._compares and self._similar is not None and vectors is not None:
                 compared = Compared.of(self._similar, vectors[row], positives[query], pool)

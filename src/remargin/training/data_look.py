@@ -222,7 +222,7 @@ def look(data: str | Path, model: BiEncoder | None = None, seed: int = 0) -> Dat
     if again := repeats(queries.keys[trained]):
         seen.repeated_queries = len(again)
         seen.repeats["queries"] = training.queries.ids[trained[again[0][0]]], training.queries.ids[trained[again[0][1]]]
-    if again := repeats(documents.keys):
+    if again := [pair for pair in repeats(documents.keys) if documents.keys[pair[0]] != hash("")]:  # empty ones are not
         seen.repeated_documents = len(again)
         seen.repeats["documents"] = training.documents.ids[again[0][0]], training.documents.ids[again[0][1]]
     known = _Keys.of(queries.keys[pairs[:, 0]], documents.keys[positives])

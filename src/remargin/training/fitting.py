@@ -305,9 +305,12 @@ def _make_data(
     say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")
     if report.rejected:
         say(f"{WARNING}: set aside as bad input: {report.rejected:,}; see {folder / 'rejects.jsonl'}")
-    for note, count in report.notes.items():
+    counted = {note: f"{note}: {count:,}" for note, count in report.notes.items() if count}
+    for note, line in counted.items():
         if note.startswith(WARNING):
-            say(f"{note}: {count:,}")
+            say(line)
+    if lines := [line for note, line in counted.items() if not note.startswith(WARNING)]:
+        say("; ".join(lines))
 
 
 def _steps(
