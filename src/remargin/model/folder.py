@@ -11,6 +11,7 @@ from remargin.errors import InputError, first_line
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import read_header, read_json, write_header
 from remargin.files.shapes import Checksums, Size, mismatch, stays_inside
+from remargin.model.names import bundled_minilm, named_minilm, what_works
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 # Module names end the same in every version of sentence-transformers; we write those that every version reads.
 MODULES = "sentence_transformers.models."
 ACTIVATIONS = {"linear": "torch.nn.modules.linear.Identity", "pooler": "torch.nn.modules.activation.Tanh"}
-HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+WEIGHTS = "*.safetensors"
+HUB_FILES = ["*.json", WEIGHTS, "*.txt", "*.model"]
 OURS = "remargin_model.json"  # in every folder that we wrote
 FORMAT = "remargin-model-1"
 INTACT = "use an intact model folder"
@@ -67,22 +69,55 @@ class Settings:
         return projection.float()
 
 
-def local_folder(name: str | Path) -> Path:
-    """The folder of that name or, if there is none, a local copy of the hub's model of that name."""
+def local_folder(name: str | Path, weights: bool = True) -> Path:
+    """The folder of that name, MiniLM's if the name is `minilm`, or a local copy of the hub's model of that name.
+
+    Without `weights`, what the hub has of them is not fetched.
+
+    Raises:
+        InputError: if there is no such folder, and the hub has no such model or cannot be reached. It says what works.
+    """
+    if named_minilm(name):
+        return bundled_minilm()
     folder = Path(name)
     if folder.is_dir():
         return folder
-    if str(name).startswith((".", "/", "~")) or str(name).count("/") > 1:
-        raise InputError("no such folder", file=name, do="check the path, or name a model of the Hugging Face hub")
+    if str(name).startswith((".", "/", "~")) or str(name).count("/") > 1:  # the hub's names have one slash at most
+        raise InputError("no such folder", file=name, do=what_works(str(name)))
     import huggingface_hub
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    wanted = [pattern for pattern in HUB_FILES if weights or pattern != WEIGHTS]
     try:
-        return Path(huggingface_hub.snapshot_download(str(name), allow_patterns=HUB_FILES))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = first_line(error)
-        do = "check the name, or your connection to the Hugging Face hub"
-        raise InputError(f"no folder {str(name)!r}, and the hub did not help ({reason})", do=do) from None
+        return Path(huggingface_hub.snapshot_download(str(name), allow_patterns=wanted))
+    except Exception as error:  # the hub's errors, and those of the network under it
+        raise InputError(
+            f"no model {str(name)!r}: no folder here has that name, and {_reason(error)}", do=what_works(str(name))
+        ) from None
+
+
+def _reason(error: BaseException) -> str:
+    """Why the hub did not give a model."""
+    import httpx
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+    )
+
+    raised = [error]
+    while (cause := raised[-1].__cause__ or raised[-1].__context__) is not None:
+        raised.append(cause)
+    reasons: list[tuple[tuple[type[BaseException], ...], str]] = [
+        ((GatedRepoError,), "the Hugging Face hub wants you to log in for it"),
+        ((RepositoryNotFoundError,), "the Hugging Face hub has no model of that name"),
+        ((HFValidationError,), "it is no name that the Hugging Face hub could have"),
+        ((OfflineModeIsEnabled,), "the Hugging Face hub is switched off (HF_HUB_OFFLINE)"),
+        ((LocalEntryNotFoundError, httpx.TransportError, ConnectionError), "the Hugging Face hub cannot be reached"),
+    ]
+    known = (reason for kinds, reason in reasons if any(isinstance(each, kinds) for each in raised))
+    return next(known, f"the Hugging Face hub did not help ({first_line(error)})")
 
 
 def require_safetensors(folder: Path) -> None:

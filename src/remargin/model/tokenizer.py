@@ -17,7 +17,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from remargin.errors import InputError, first_line
-from remargin.model.folder import read_modules
+from remargin.model.folder import local_folder, read_modules
 
 LONGER = "give a longer length (--length)"
 
@@ -190,12 +190,10 @@ def load_tokenizer(name: str | Path) -> Any:
     from transformers import AutoTokenizer
 
     do = "name a folder with a tokenizer.json, or a model of the Hugging Face hub"
-    if not Path(name).is_dir() and (str(name).startswith((".", "/", "~")) or str(name).count("/") > 1):
-        raise InputError("no such folder", file=name, do=do)
-    folder = _transformer_folder(name)
+    folder = local_folder(name, weights=False)
     try:
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(_transformer_folder(folder), trust_remote_code=False)
     except Exception as error:  # transformers raises whatever its parts raise
         reason = first_line(error)
         raise InputError(f"no tokenizer found for model {str(name)!r} ({reason})", do=do) from None
@@ -220,9 +218,9 @@ def _try(backend: tokenizers.Tokenizer, name: str | Path, do: str) -> None:
         raise InputError(f"the tokenizer of model {str(name)!r} is damaged ({first_line(error)})", do=do) from None
 
 
-def _transformer_folder(name: str | Path) -> str:
+def _transformer_folder(folder: Path) -> str:
     """Where a model keeps its tokenizer: older sentence-transformers folders have it one level down."""
-    return str((read_modules(Path(name)) or {}).get("Transformer", name))
+    return str((read_modules(folder) or {}).get("Transformer", folder))
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from remargin.files.headers import read_header
 from remargin.files.shapes import BlockSums, Count, Size
 from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
+from remargin.model.names import lasting_name
 from remargin.model.tokenizer import Kind
 
 Dtype = Literal["float32", "float16"]
@@ -93,7 +94,7 @@ class Made:
             if not 0 <= passage_overlap < passage_length:
                 problem = f"an overlap of {passage_overlap} tokens in passages of {passage_length}"
                 raise InputError(problem, do="make it smaller")
-        name = str(Path(model.name).absolute()) if Path(model.name).is_dir() else model.name
+        name = lasting_name(model.name)
         return cls(
             data, name, model.fingerprint(), model.similarity, model.dimension, length, prefix,
             dtype, passage_length, passage_overlap or 0, kind,

@@ -22,6 +22,7 @@ from remargin.model.blend import blended
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import local_folder, read_settings
+from remargin.model.names import named_minilm
 from remargin.progress import tell
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
@@ -320,5 +321,6 @@ def _input_hashes(data: Path, model: str) -> dict[str, str]:
     """Hashes of the input of a training run: collection, triplets, and the model's weights if they are in a folder."""
     of_triplets = Triplets(data / "triplets").header["sha256"]
     hashes = {**read_prepared(data)["sha256"], **{f"triplets/{name}": of for name, of in of_triplets.items()}}
-    weights = sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []
+    local = named_minilm(model) or Path(model).is_dir()
+    weights = sorted(local_folder(model).glob("*.safetensors")) if local else []
     return hashes | {f"model/{path.name}": sha256(path) for path in weights}
