@@ -7,7 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import MODEL, Config, Overwrite, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import (
+    MODEL,
+    Config,
+    DocumentLength,
+    DocumentPrefix,
+    Overwrite,
+    QueryLength,
+    QueryPrefix,
+    RequiredData,
+    SkipBad,
+    Split,
+    Threads,
+)
 from remargin.progress import tell
 
 
@@ -37,6 +49,10 @@ def mine(
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     split: Split = "train",
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
@@ -47,7 +63,23 @@ def mine(
 
     source: Any = negatives  # checked by `mine` itself
     mined = remargin.mine(
-        data, out, source, model, depth, triplets, per_triplet, seed, split, skip_bad, overwrite, bound, suspicious
+        data,
+        out,
+        source,
+        model,
+        depth,
+        triplets,
+        per_triplet,
+        seed,
+        split,
+        skip_bad,
+        overwrite,
+        bound,
+        suspicious,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
     )
     tell(f"wrote {out}: {mined.triplets:,} triplets for {mined.queries:,} queries")
     if mined.without_ranking:

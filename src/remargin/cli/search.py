@@ -7,7 +7,23 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import HYBRID, MODEL, RUN_FILE, Config, Overwrite, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import (
+    HYBRID,
+    MODEL,
+    RUN_FILE,
+    Config,
+    DocumentLength,
+    DocumentPrefix,
+    Overwrite,
+    PassageLength,
+    PassageOverlap,
+    QueryLength,
+    QueryPrefix,
+    RequiredData,
+    SkipBad,
+    Split,
+    Threads,
+)
 from remargin.progress import tell
 from remargin.retrieval.base import BACKENDS
 
@@ -28,6 +44,12 @@ def search(
     hybrid: Annotated[
         str | None, typer.Option(help=HYBRID, show_default="as an index folder was made; off for a kind of index")
     ] = None,
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
+    passage_length: PassageLength = "auto",
+    passage_overlap: PassageOverlap = None,
     threads: Threads = None,
     config: Config = None,
 ) -> None:
@@ -35,7 +57,21 @@ def search(
     import remargin
 
     run = remargin.search(
-        data, index, model, k, split=split, skip_bad=skip_bad, out=out, overwrite=overwrite, hybrid=hybrid
+        data,
+        index,
+        model,
+        k,
+        split=split,
+        skip_bad=skip_bad,
+        out=out,
+        overwrite=overwrite,
+        hybrid=hybrid,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
+        passage_length=passage_length,
+        passage_overlap=passage_overlap,
     )
     tell_fusion(index, model, hybrid)
     tell(f"wrote {out}: {len(run):,} queries")

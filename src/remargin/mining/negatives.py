@@ -23,6 +23,7 @@ from remargin.files.shapes import Count
 from remargin.mining.false_negatives import SUSPICIOUS, Compared, Scored, most_suspicious, with_texts
 from remargin.progress import track
 from remargin.reports.suspicious import Suspicious, write_suspicious
+from remargin.retrieval.encoders import as_encoder, given_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -121,6 +122,10 @@ def mine(
     bound: float | None = None,
     suspicious: str | Path | None = None,
     vectors: DocumentVectors | None = None,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
 ) -> Mined:
     """Write a table of training triplets for a collection's judgments, as ids: query, positive, and negatives.
 
@@ -146,6 +151,7 @@ def mine(
         suspicious: a JSON file to write, with the candidates that most look like false negatives.
         vectors: the documents' vectors by this model, if they were made before: `Vectors`, or ids and an array. They
             are not encoded again.
+        query_length, document_length, query_prefix, document_prefix: of the model, instead of its own.
 
     Raises:
         InputError: for bad input, a split without relevant documents, too few documents to draw negatives from, and for
@@ -159,7 +165,7 @@ def mine(
     """
     settings = MiningSettings(negatives, depth, triplets, per_triplet, seed, bound)
     compares = bound is not None or suspicious is not None
-    encoder = _load(model)
+    encoder = _load(model, given_texts(query_length, document_length, query_prefix, document_prefix))
     out = Path(out)
     require_tsv(out)
     refuse_existing(out, overwrite)
@@ -208,12 +214,11 @@ def _require_fitting(
         raise InputError("random negatives are not compared with the positive", do="use --negatives bm25 or model")
 
 
-def _load(model: str | Path | BiEncoder | None) -> BiEncoder | None:
+def _load(model: str | Path | BiEncoder | None, texts: dict[str, Any]) -> BiEncoder | None:
     if model is None:
+        refuse_idle("negatives without a model", texts)
         return None
-    from remargin.model.loading import load_encoder  # needs torch, which BM25's negatives do not
-
-    return load_encoder(model)
+    return as_encoder(model, **texts)
 
 
 def _join(

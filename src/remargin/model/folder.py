@@ -30,6 +30,9 @@ INTACT = "use an intact model folder"
 MODULES_FILE = "modules.json"
 BIDIRECTIONAL = ("bert-generation", "xlnet")  # generate text, too, but their tokens see the whole text
 ORDER = ["Transformer", "Pooling", "Dense", "Normalize"]
+LONGEST_DEFAULT = 512  # tokens of a text, if the folder does not say; few encoders were trained on longer ones
+# Families that count positions from behind the padding token, and so have fewer than their config says.
+COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "mpnet")
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Settings:
     similarity: Similarity = "cosine"
     query_length: int | None = None
     document_length: int | None = None
+    max_length: int | None = None  # of any text, as sentence-transformers has it
     query_prefix: str = ""
     document_prefix: str = ""
     dense: Path | None = None
@@ -178,10 +182,10 @@ def read_settings(folder: Path) -> Settings:
     about = folder / "config_sentence_transformers.json"
     card = _read(about, dict, missing={})
     prompts = _field(card, "prompts", dict[str, str | None], about, {})
-    default_prompt = prompts.get(_field(card, "default_prompt_name", str, about, "")) or ""
+    default_prompt = _field(card, "default_prompt_name", str, about, "")
     similarity: Any = _field(card, "similarity_fn_name", str, about, "cosine")
     bert_file, ours_file = modules["Transformer"] / "sentence_bert_config.json", folder / OURS
-    ours = _read(ours_file, dict, missing={})
+    ours, bert = _read(ours_file, dict, missing={}), _read(bert_file, dict, missing={})
     if "Normalize" in modules and similarity == "dot":
         similarity = "cosine"  # the dot product of unit vectors
     if similarity not in ("cosine", "dot"):
@@ -193,11 +197,36 @@ def read_settings(folder: Path) -> Settings:
         similarity=similarity,
         query_length=_field(ours, "query_length", Size, ours_file),
         document_length=_field(ours, "document_length", Size, ours_file),
-        query_prefix=prompts.get("query") or default_prompt,
-        document_prefix=prompts.get("document") or prompts.get("passage") or default_prompt,
+        max_length=_field(bert, "max_seq_length", Size, bert_file),
+        query_prefix=_prompt(prompts, "query", default_prompt),
+        document_prefix=_prompt(prompts, "document", "passage", "corpus", default_prompt),
         dense=modules.get("Dense"),
-        lower_case=_field(_read(bert_file, dict, missing={}), "do_lower_case", bool, bert_file, False),
+        lower_case=_field(bert, "do_lower_case", bool, bert_file, False),
     )
+
+
+def read_text_settings(folder: Path) -> tuple[int, int, str, str]:
+    """The lengths of queries and documents and their prefixes as `BiEncoder.from_pretrained` takes them from a folder.
+
+    Reads no weights, and needs no torch.
+
+    >>> read_text_settings(model_folder)
+    (64, 64, '', '')
+    """
+    saved = read_settings(folder)
+    config = _read(saved.transformer / "config.json", dict, missing={})
+    positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id")
+    longest = saved.max_length or LONGEST_DEFAULT
+    if isinstance(positions, int) and positions > 0:
+        from_padding = config.get("model_type") in COUNTED_FROM_PADDING and isinstance(padding, int)
+        longest = min(longest, positions - padding - 1 if from_padding else positions)
+    lengths = saved.query_length or longest, saved.document_length or longest
+    return *lengths, saved.query_prefix, saved.document_prefix
+
+
+def _prompt(prompts: dict[str, str | None], *names: str) -> str:
+    """The first of these prompts that there is, be it empty, as sentence-transformers chooses."""
+    return next((prompts[name] or "" for name in names if name in prompts), "")
 
 
 def read_modules(folder: Path) -> dict[str, Path] | None:

@@ -90,6 +90,7 @@ def build_index(
         vector_bytes=vector_bytes,
         other_bytes=sum(sizes.values()),
         hybrid=hybrid,
+        split=vectors.passages_line(),
     )
 
 

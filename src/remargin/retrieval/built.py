@@ -23,6 +23,7 @@ class Built:
         vector_bytes: the size of the vectors on disk.
         other_bytes: the size of everything else in the folder.
         hybrid: how the index fuses BM25 and the encoder; None if it holds one of them.
+        split: a line for people about documents that were split into passages; None if none was.
     """
 
     documents: int
@@ -33,3 +34,4 @@ class Built:
     vector_bytes: int
     other_bytes: int
     hybrid: HybridSettings | None = None
+    split: str | None = None
