@@ -27,6 +27,7 @@ from remargin.model.tokenizer import TextSettings
 from remargin.progress import tell
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
+from remargin.training.engine import require_precision
 from remargin.training.loop import train
 from remargin.training.measuring import Fit, Measuring
 from remargin.training.request import OF_THE_PAPER, Request, asks_for_validation, make_logger, resolve_settings
@@ -140,6 +141,7 @@ def fit(
     given_steps = settings is not None or changes.get("steps") is not None
     watched = asks_for_validation(settings, changes)
     settings = resolve_settings(settings, preset, changes)
+    require_precision(settings.precision)
     asked = Request(
         data=str(data),
         model=str(model),
