@@ -225,8 +225,9 @@ def read_text_settings(folder: Path) -> tuple[int, int, str, str]:
 
 
 def _prompt(prompts: dict[str, str | None], *names: str) -> str:
-    """The first of these prompts that there is, be it empty, as sentence-transformers chooses."""
-    return next((prompts[name] or "" for name in names if name in prompts), "")
+    """The first of these prompts that there is, be it empty; null stands for none."""
+    given = (prompts.get(name) for name in names)
+    return next((prompt for prompt in given if prompt is not None), "")
 
 
 def read_modules(folder: Path) -> dict[str, Path] | None:
