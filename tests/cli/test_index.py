@@ -34,10 +34,11 @@ def write(folder: Path, documents: list[dict[str, Any]]) -> None:
 
 def test_from_texts_to_a_run(remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path) -> None:
     model = tiny_model("bert")
-    found = remargin("encode", "--data", data, "--model", model, "--out", tmp_path / "vectors", "--length", 5)
+    short = ("--document-length", 5, "--passage-length", "off")
+    found = remargin("encode", "--data", data, "--model", model, "--out", tmp_path / "vectors", *short)
     assert found.returncode == 0, found.stderr
     assert "30 documents, 30 vectors of 32 numbers (float32)" in found.stdout
-    assert "longer than 5 tokens and truncated: 30 (100.0%); --passage-length reads them whole" in found.stdout
+    assert "longer than 5 tokens and truncated: 30 (100.0%); --passage-length auto reads them whole" in found.stdout
     found = remargin("index", "--vectors", tmp_path / "vectors", "--out", tmp_path / "index")
     assert "exact index of 30 documents" in found.stdout
     assert "bytes of each document: 128 of vectors" in found.stdout

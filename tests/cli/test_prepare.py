@@ -119,7 +119,10 @@ def test_flags_override_the_config(remargin: Any, beir: Path, tiny_model: Any, t
     [
         (["prepare"], "error: prepare needs --model and --out; remargin prepare --help has an example"),
         (["prepare", "--model", "x", "--out", "y", "--document-length", "nine"], "--document-length"),
-        (["prepare", "--model", "nobody/nothing", "--out", "y", "--data", "docstrings:json"], "no tokenizer found"),
+        (
+            ["prepare", "--model", "nobody/nothing", "--out", "y", "--data", "docstrings:json"],
+            "no model 'nobody/nothing'",
+        ),
         (["prepare", "--model", "x", "--out", "y"], "nothing to prepare"),
         (["unheard-of"], "unheard-of"),
     ],

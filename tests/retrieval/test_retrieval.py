@@ -115,13 +115,18 @@ def test_reranking_everything_is_exact_search(tiny_model: Any) -> None:
 def test_reranking_encodes_each_text_once(tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = BiEncoder.from_pretrained(tiny_model("bert"))
     encoded: list[str] = []
-    original = model._encode
+    of_queries, of_documents = model.encode_queries, model.encode_passages
 
-    def spy(kind: str, texts: list[str], *rest: Any) -> Any:
+    def queries(texts: list[str]) -> Any:
         encoded.extend(texts)
-        return original(kind, texts, *rest)
+        return of_queries(texts)
 
-    monkeypatch.setattr(model, "_encode", spy)
+    def documents(texts: list[str], *lengths: int) -> Any:
+        encoded.extend(texts)
+        return of_documents(texts, *lengths)
+
+    monkeypatch.setattr(model, "encode_queries", queries)
+    monkeypatch.setattr(model, "encode_passages", documents)
     rerank(COLLECTION, model, Run.of({q: dict.fromkeys(DOCUMENTS, 1.0) for q in QUERIES}))
     assert sorted(encoded) == sorted([*DOCUMENTS.values(), *QUERIES.values()])
 

@@ -40,9 +40,9 @@ def test_a_model_is_a_name_or_loaded(folder: Path, data: Path, tmp_path: Path) -
     same = remargin.encode(data, loaded, tmp_path / "two")
     np.testing.assert_array_equal(named.matrix, same.matrix)
     assert remargin.search(data, model=str(folder)).rankings == remargin.search(data, model=loaded).rankings
-    with pytest.raises(InputError, match="a loaded model has its precision and lengths"):
-        remargin.encode(data, loaded, tmp_path / "three", length=9)
-    with pytest.raises(InputError, match="a loaded model has its precision and lengths"):
+    with pytest.raises(InputError, match="a loaded model has its precision, lengths and prefixes"):
+        remargin.encode(data, loaded, tmp_path / "three", document_length=9)
+    with pytest.raises(InputError, match="a loaded model has its precision, lengths and prefixes"):
         remargin.rerank(data, loaded, Run.of({"q1": {"d1": 1.0}}), precision="bf16")
 
 

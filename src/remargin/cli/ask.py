@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import HYBRID, Config, IndexModel
+from remargin.cli.options import HYBRID, Config, DocumentLength, DocumentPrefix, IndexModel, QueryLength, QueryPrefix
 from remargin.cli.search import tell_fusion
 from remargin.progress import show
 
@@ -25,6 +25,10 @@ def ask(
         typer.Option(help="Collection to read the texts from.", show_default="the index, or its collection"),
     ] = None,
     hybrid: Annotated[str | None, typer.Option(help=HYBRID, show_default="as the index was made")] = None,
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
     config: Config = None,
 ) -> dict[str, Any]:
     """Ask an index one question, and show the best documents.
@@ -34,7 +38,18 @@ def ask(
     """
     import remargin
 
-    answers = remargin.ask(question, index, k, model, data, hybrid)
+    answers = remargin.ask(
+        question,
+        index,
+        k,
+        model,
+        data,
+        hybrid,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
+    )
     fusion = tell_fusion(index, model, hybrid)
     for place, answer in enumerate(answers, 1):
         show(f"{place}. {answer.id}  {answer.score:.3f}")

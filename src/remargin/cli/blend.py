@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Data, Overwrite, SkipBad, Threads
+from remargin.cli.options import (
+    Config,
+    Data,
+    DocumentLength,
+    DocumentPrefix,
+    Overwrite,
+    QueryLength,
+    QueryPrefix,
+    SkipBad,
+    Threads,
+)
 from remargin.cli.screen import print_tables
 from remargin.progress import tell
 
@@ -33,6 +43,10 @@ def blend(
             show_default="nDCG@10",
         ),
     ] = None,
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
@@ -46,7 +60,21 @@ def blend(
     """
     import remargin
 
-    made = remargin.blend(start, trained, weight, out, data, split, measure, skip_bad, overwrite)
+    made = remargin.blend(
+        start,
+        trained,
+        weight,
+        out,
+        data,
+        split,
+        measure,
+        skip_bad,
+        overwrite,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
+    )
     if made.path is not None:
         from remargin.reports.blend_file import path_table, path_words
 

@@ -9,10 +9,15 @@ import typer
 
 from remargin.cli.options import (
     BATCH_SIZE,
+    DOCUMENT_LENGTH,
+    DOCUMENT_PREFIX,
     IN_BATCH,
     LANGUAGE,
+    OF_THE_MODEL,
     PATIENCE,
     PER_TRIPLET,
+    QUERY_LENGTH,
+    QUERY_PREFIX,
     START,
     TRIPLETS,
     config_option,
@@ -24,6 +29,8 @@ from remargin.progress import tell
 
 NEEDED = "required, but for --resume"
 DATA, LOSS, SCHEDULE, SPEED, VALIDATION, OUTPUT = "Data", "Loss", "Schedule", "Speed", "Validation", "Output"
+
+LENGTHS = "the model's own; {} for the presets of the paper"
 
 
 def _option(panel: str | None, help: str, default: str | bool = True) -> Any:
@@ -100,17 +107,19 @@ def fit(
     pooling: Annotated[str, _option(DATA, "Pooling of token vectors: auto, cls, cls+linear, cls+pooler or mean.")] = (
         "auto"
     ),
-    query_length: Annotated[
-        int | None, _option(DATA, "Maximum query length in tokens.", "the model's own, or 30")
-    ] = None,
-    document_length: Annotated[
-        int | None, _option(DATA, "Maximum document length in tokens.", "the model's own, or 200")
-    ] = None,
+    query_length: Annotated[int | None, _option(DATA, QUERY_LENGTH, LENGTHS.format(30))] = None,
+    document_length: Annotated[int | None, _option(DATA, DOCUMENT_LENGTH, LENGTHS.format(200))] = None,
     training_length: Annotated[
         int | None,
-        _option(DATA, "Maximum document length in tokens while training; shorter is faster.", "the document length"),
+        _option(
+            DATA,
+            "Maximum document length in tokens while training; shorter is faster.",
+            "the document length, at most 512",
+        ),
     ] = None,
     language: Annotated[str, _option(DATA, LANGUAGE)] = "auto",
+    query_prefix: Annotated[str | None, _option(DATA, QUERY_PREFIX, OF_THE_MODEL)] = None,
+    document_prefix: Annotated[str | None, _option(DATA, DOCUMENT_PREFIX, OF_THE_MODEL)] = None,
     skip_bad: Annotated[bool, skip_bad_option(DATA)] = False,
     in_batch: Annotated[bool | None, _option(LOSS, IN_BATCH, "no-in-batch")] = None,
     error: Annotated[str | None, _option(LOSS, "Error between margin and target: l2, l1 or softplus.", "l2")] = None,

@@ -7,8 +7,24 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.encode import DTYPE, Length, PassageLength, PassageOverlap, tell_truncated
-from remargin.cli.options import HYBRID, LANGUAGE, MODEL, PRECISION, Config, Data, Overwrite, SkipBad, Threads
+from remargin.cli.encode import DTYPE, tell_lengths
+from remargin.cli.options import (
+    HYBRID,
+    LANGUAGE,
+    MODEL,
+    PRECISION,
+    Config,
+    Data,
+    DocumentLength,
+    DocumentPrefix,
+    Overwrite,
+    PassageLength,
+    PassageOverlap,
+    QueryLength,
+    QueryPrefix,
+    SkipBad,
+    Threads,
+)
 from remargin.progress import tell
 from remargin.retrieval.base import BACKENDS
 from remargin.retrieval.languages import describe_choice
@@ -33,9 +49,12 @@ def index(
         str | None,
         typer.Option(help=PRECISION, show_default="auto"),
     ] = None,
-    passage_length: PassageLength = None,
+    passage_length: PassageLength = "auto",
     passage_overlap: PassageOverlap = None,
-    length: Length = None,
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
     coding: Annotated[
         str | None, typer.Option(help="exact: quantisation of the vectors to search, int8 (scalar) or binary.")
     ] = None,
@@ -92,7 +111,10 @@ def index(
         precision=precision,  # type: ignore[arg-type]
         passage_length=passage_length,
         passage_overlap=passage_overlap,
-        length=length,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
         coding=coding,  # type: ignore[arg-type]
         over_fetch=over_fetch,
         factory=factory,
@@ -110,7 +132,7 @@ def index(
         overwrite=overwrite,
     )
     if built.made is not None and vectors is None:
-        tell_truncated(built.truncated, built.rows, built.made)
+        tell_lengths(built.truncated, built.rows, built.made, built.split)
     count = built.documents
     tell(f"wrote {out}: {index} index of {count:,} documents, built in {built.seconds:,.1f} s")
     if built.hybrid is not None:

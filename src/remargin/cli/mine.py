@@ -7,7 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import MODEL, Config, Language, Overwrite, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import (
+    MODEL,
+    Config,
+    DocumentLength,
+    DocumentPrefix,
+    Language,
+    Overwrite,
+    QueryLength,
+    QueryPrefix,
+    RequiredData,
+    SkipBad,
+    Split,
+    Threads,
+)
 from remargin.progress import tell
 from remargin.retrieval.languages import OTHER_TERMS, describe_choice
 
@@ -39,6 +52,10 @@ def mine(
     language: Language = "auto",
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     split: Split = "train",
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
@@ -68,6 +85,10 @@ def mine(
         bound,
         suspicious,
         language=language,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
     )
     if chosen := describe_choice(mined.language, language):
         tell(chosen)

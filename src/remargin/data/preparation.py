@@ -34,7 +34,6 @@ FILES: dict[Kind, str] = {"documents": "corpus.jsonl.gz", "queries": "queries.js
 FORMAT = "remargin-collection-1"
 MARKER = "remargin.json"  # in every folder that `prepare` wrote
 REMEDY = "prepare it again"
-DEFAULTS = TextSettings()
 BATCH = 2048  # small enough that reading, tokenising and writing keep each other busy
 
 
@@ -91,10 +90,10 @@ def prepare(
     model: str | Path,
     out: str | Path,
     triplets: str | Path | None = None,
-    query_length: int = DEFAULTS.query_length,
-    document_length: int = DEFAULTS.document_length,
-    query_prefix: str = DEFAULTS.query_prefix,
-    document_prefix: str = DEFAULTS.document_prefix,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
 ) -> Prepared:
@@ -111,13 +110,14 @@ def prepare(
 
     Args:
         data: what `Collection.load` takes, or None if the triplets are texts.
-        model: the model whose tokenizer is used, a folder or a hub name.
+        model: the model whose tokenizer is used: a folder, "minilm", or a hub name.
         out: the folder to write.
         triplets: a table of triplets: ids over `data`, or texts; see `read_triplets`.
-        query_length: queries are truncated to this many tokens.
-        document_length: documents are truncated to this many tokens.
-        query_prefix: a text put before every query.
-        document_prefix: a text put before every document.
+        query_length: queries are truncated to this many tokens. Without it, to what the model's folder says, but to 512
+            at most.
+        document_length: documents are truncated to this many tokens; likewise.
+        query_prefix: a text put before every query. Without it, the model's own.
+        document_prefix: a text put before every document; likewise.
         skip_bad: count bad input, write it to rejects.jsonl, and continue.
         overwrite: replace `out` if it exists.
 
@@ -135,7 +135,7 @@ def prepare(
     refuse_existing(out, overwrite, MARKER)  # at once, not after an hour
     if data is None and triplets is None:
         raise InputError("nothing to prepare", do="give --data, --triplets, or both")
-    settings = TextSettings(query_length, document_length, query_prefix, document_prefix)
+    settings = TextSettings.for_model(model, query_length, document_length, query_prefix, document_prefix)
     for prefix in (settings.query_prefix, settings.document_prefix):
         if not encodable(prefix):
             raise InputError(f"prefix {prefix!r} is not text that UTF-8 can hold", do="correct it")

@@ -24,6 +24,7 @@ from remargin.files.shapes import Count
 from remargin.mining.false_negatives import SUSPICIOUS, Compared, Scored, most_suspicious, with_texts
 from remargin.progress import track
 from remargin.reports.suspicious import Suspicious, write_suspicious
+from remargin.retrieval.encoders import as_encoder, given_texts
 from remargin.retrieval.languages import AUTO, check_language
 
 if TYPE_CHECKING:
@@ -131,6 +132,10 @@ def mine(
     suspicious: str | Path | None = None,
     vectors: DocumentVectors | None = None,
     language: str = AUTO,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
 ) -> Mined:
     """Write a table of training triplets for a collection's judgments, as ids: query, positive, and negatives.
 
@@ -157,6 +162,7 @@ def mine(
         vectors: the documents' vectors by this model, if they were made before: `Vectors`, or ids and an array. They
             are not encoded again.
         language: of the texts, for BM25; see `BM25`.
+        query_length, document_length, query_prefix, document_prefix: of the model, instead of its own.
 
     Raises:
         InputError: for bad input, a split without relevant documents, too few documents to draw negatives from, and for
@@ -170,7 +176,7 @@ def mine(
     """
     settings = MiningSettings(negatives, depth, triplets, per_triplet, seed, bound, language)
     compares = bound is not None or suspicious is not None
-    encoder = _load(model)
+    encoder = _load(model, given_texts(query_length, document_length, query_prefix, document_prefix))
     out = Path(out)
     require_tsv(out)
     refuse_existing(out, overwrite)
@@ -230,12 +236,11 @@ def _require_fitting(
         raise InputError("random negatives are not compared with the positive", do="use --negatives bm25 or model")
 
 
-def _load(model: str | Path | BiEncoder | None) -> BiEncoder | None:
+def _load(model: str | Path | BiEncoder | None, texts: dict[str, Any]) -> BiEncoder | None:
     if model is None:
+        refuse_idle("negatives without a model", texts)
         return None
-    from remargin.model.loading import load_encoder  # needs torch, which BM25's negatives do not
-
-    return load_encoder(model)
+    return as_encoder(model, **texts)
 
 
 def _join(

@@ -97,6 +97,7 @@ def build_index(
         hybrid=hybrid,
         language=None if hybrid is None else hybrid.language,
         text_bytes=text_bytes,
+        split=vectors.passages_line(),
     )
 
 

@@ -25,6 +25,7 @@ class Built:
         other_bytes: the size of everything else in the folder.
         hybrid: how the index fuses BM25 and the encoder; None if it holds one of them.
         language: that BM25 splits texts into terms by; None without BM25.
+        split: a line for people about documents that were split into passages; None if none was.
     """
 
     documents: int
@@ -37,3 +38,4 @@ class Built:
     hybrid: HybridSettings | None = None
     language: str | None = None
     text_bytes: int = 0
+    split: str | None = None

@@ -39,9 +39,12 @@ def index(
     index: str = "exact",
     dtype: Dtype | None = None,
     precision: EncodingPrecision | None = None,
-    passage_length: int | None = None,
+    passage_length: int | str = "auto",
     passage_overlap: int | None = None,
-    length: int | None = None,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
     coding: Coding | None = None,
     over_fetch: int | None = None,
     factory: str | None = None,
@@ -69,11 +72,12 @@ def index(
         data: the collection, as `Collection.load` takes it, instead of vectors; or beside them, for the texts.
         model: the encoder for `data`, its folder, or its Hugging Face name.
         index: "exact", "faiss", "milvus" or "bm25".
-        dtype: of the stored vectors; this and the next four as in `encode`.
+        dtype: of the stored vectors; this and all down to `document_prefix` as in `encode`.
         precision: the numeric precision to compute in.
-        passage_length: split documents into passages of this many tokens. A document scores as its best passage.
+        passage_length: "auto" splits documents that are longer than the model reads into passages, "off" truncates
+            them, a number splits all documents into passages of so many tokens. A document scores as its best passage.
         passage_overlap: how many tokens neighbouring passages share.
-        length: read at most this many tokens of each document.
+        query_length, document_length, query_prefix, document_prefix: instead of the model's own. The index keeps them.
         coding: exact: scalar ("int8") or binary ("binary") quantisation.
         over_fetch: candidates to score exactly for each wanted document; this and the next as in `BackendSettings`.
         factory: faiss: any index, as its factory writes it; milvus: an index type.
@@ -101,16 +105,19 @@ def index(
         >>> from remargin import search
         >>> folder = Path(tempfile.mkdtemp()) / "index"
         >>> built = index(folder, data="docstrings:json", model=model_folder, dtype="float16")
-        >>> built.documents == built.rows > 0
+        >>> 0 < built.documents <= built.rows  # one vector each, or one for each passage
         True
         >>> run = search("docstrings:json", folder, k=3)
     """
     encoding = _given(
         dtype=dtype,
         precision=precision,
-        passage_length=passage_length,
+        passage_length=None if passage_length == "auto" else passage_length,
         passage_overlap=passage_overlap,
-        length=length,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
     )
     backend = _given(
         coding=coding,

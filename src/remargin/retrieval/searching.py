@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from remargin.data.collection import Collection, open_collection, open_source
 from remargin.data.tables import Rejects
@@ -17,7 +18,7 @@ from remargin.files.shapes import encodable
 from remargin.retrieval.base import BACKENDS, Index
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.bm25 import HEADER as BM25_HEADER
-from remargin.retrieval.encoders import as_encoder
+from remargin.retrieval.encoders import as_encoder, given_texts, index_encoder
 from remargin.retrieval.hybrid import Choice, HybridIndex, HybridSettings, chosen_hybrid, read_choice
 from remargin.retrieval.kept_texts import KeptTexts
 from remargin.retrieval.languages import AUTO, OTHER_TERMS, describe_choice
@@ -42,6 +43,12 @@ def search(
     overwrite: bool = False,
     hybrid: str | float | None = None,
     language: str | None = None,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
+    passage_length: int | str = "auto",
+    passage_overlap: int | None = None,
 ) -> Run:
     """Rank documents for each of a collection's queries, as `remargin search` does.
 
@@ -61,6 +68,11 @@ def search(
             so that the encoder itself is measured, unless this says so; "auto" and "on" are as in `index`.
         language: of the texts, for BM25, if its index is made on the way; see `BM25`. If not given, "auto", or the one
             that the model was fused with. An index folder has its own.
+        query_length, document_length: maximum lengths in tokens, instead of the model's own. An index folder has its
+            own, and refuses others.
+        query_prefix, document_prefix: put before every text, likewise.
+        passage_length, passage_overlap: of an index that is made on the way, as in `index`: documents that are longer
+            than the model reads are split into passages ("auto"), or truncated ("off").
 
     Raises:
         InputError: for bad input, an unknown index or one of another collection, and a model that is missing or does
@@ -78,10 +90,12 @@ def search(
     if index in KINDS and not isinstance(data, Collection) and any(Path(str(index)).glob("remargin_*.json")):
         problem = f"{str(index)!r} is both a kind of index and a folder here"
         raise InputError(problem, do=f"write ./{index} for the folder, or search elsewhere")
-    encoder = None if model is None else as_encoder(model)
+    given = given_texts(query_length, document_length, query_prefix, document_prefix)
+    passages = {"passage_length": passage_length, "passage_overlap": passage_overlap}
+    encoder = _encoder(index, model, given, passages)
     collection = open_collection(data, split, skip_bad)
     if isinstance(index, str | Path):
-        opened: Index = _open(collection, index, encoder, hybrid, language)
+        opened: Index = _open(collection, index, encoder, hybrid, language, passages)
     else:
         idle = {"hybrid": hybrid, "language": language}
         refuse_idle("an index that is open", [name for name, value in idle.items() if value is not None])
@@ -96,6 +110,26 @@ def search(
     if out is not None:
         run.save(out, tag=Path(str(index)).name if named else "search", overwrite=overwrite)
     return run
+
+
+def _encoder(
+    index: str | Path | Index,
+    model: str | Path | BiEncoder | None,
+    texts: Mapping[str, Any],
+    passages: Mapping[str, Any] = MappingProxyType({}),
+) -> BiEncoder | None:
+    """The encoder to search with, if one is given or the index has one. Refuses options that would do nothing."""
+    split = [name for name, value in passages.items() if value not in (None, "auto")]
+    if not isinstance(index, str | Path):
+        refuse_idle("an index that is open", [*texts, *split])
+    elif index == "bm25" or (Path(index) / BM25_HEADER).is_file():
+        refuse_idle("BM25", [*texts, *split])
+    elif index not in KINDS and Path(index).is_dir():
+        from remargin.retrieval.index_folder import IndexFolder
+
+        refuse_idle("an index that is made already", split)
+        return index_encoder(IndexFolder.read(Path(index)).made, index, model, **texts)
+    return None if model is None else as_encoder(model, **texts)
 
 
 def _ranked(index: Index, collection: Collection, k: int) -> Run:
@@ -127,6 +161,10 @@ def ask(
     model: str | Path | BiEncoder | None = None,
     data: str | Path | None = None,
     hybrid: str | float | None = None,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
 ) -> list[Answer]:
     """The best documents of an index for one question, as `remargin ask` shows them.
 
@@ -139,6 +177,8 @@ def ask(
             it was made of. A warning counts texts that are not found.
         hybrid: "off" for the encoder alone, "on" for its fusion with BM25, or the encoder's weight in it, 0 to 1. If
             not given, or "auto", as the index was made.
+        query_length, document_length, query_prefix, document_prefix: as in `search`: the index has its own, and refuses
+            others.
 
     Raises:
         InputError: for an empty question, and for a folder that is no index.
@@ -155,7 +195,8 @@ def ask(
         raise InputError("the question is empty", do="write it in quotes")
     if not encodable(question):
         raise InputError("the question is not UTF-8", do="set the terminal, or LC_ALL, to UTF-8")
-    opened, kept = _load(index, None if model is None else as_encoder(model), hybrid)
+    given = given_texts(query_length, document_length, query_prefix, document_prefix)
+    opened, kept = _load(index, _encoder(Path(index), model, given), hybrid)
     _warn_shallow(opened, k)
     ranking = opened.search({"": question}, k).rankings[""]
     texts = {} if kept is None or data is not None else kept.of(list(ranking))
@@ -203,6 +244,7 @@ def _open(
     model: BiEncoder | None,
     hybrid: str | float | None,
     language: str | None,
+    passages: Mapping[str, Any],
 ) -> BM25 | DenseIndex | HybridIndex:
     if index == "bm25":
         if model is not None:
@@ -221,7 +263,10 @@ def _open(
         fused = None if hybrid is None else chosen_hybrid(read_choice(hybrid), model.name)
         if fused is None:
             refuse_idle(f"index {str(index)!r} without BM25 (--hybrid)", [] if language is None else ["language"])
-        dense = DenseIndex.in_memory(model, Vectors.of(model, collection.documents, collection.name), settings)
+        vectors = Vectors.of(model, collection.documents, collection.name, **passages)
+        if (line := vectors.passages_line()) is not None:
+            log.warning(line)
+        dense = DenseIndex.in_memory(model, vectors, settings)
         return dense if fused is None else HybridIndex(dense, _words(collection, language or fused.language), fused)
     if not Path(index).is_dir():
         do = f"use {', '.join(KINDS)}, or a folder that `remargin index` wrote"

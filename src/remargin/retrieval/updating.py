@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from remargin.retrieval.encoding import encode_texts
 from remargin.retrieval.index_folder import REMEDY, IndexFolder, load_model
 from remargin.retrieval.texts import collection_texts, counted_rejects
 from remargin.retrieval.vectors import Vectors, text_hashes
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -190,6 +193,12 @@ def synchronise(
         shutil.rmtree(place, ignore_errors=True)  # of an update that was stopped
         if changed:
             vectors = encode_texts(model, changed, place, made)
+            if vectors.truncated and made.passage_length is None:
+                log.warning(
+                    "%d of %d new documents are longer than %d tokens, and were truncated: the index has no passages; "
+                    "make it again to split them",
+                    *(vectors.truncated, len(changed), made.length),
+                )
             try:
                 index.append(vectors, [text.text for text in changed])
             finally:

@@ -28,10 +28,11 @@ class Meter:
     Args:
         operations_per_token: floating-point operations of a token that is not padding, forward and backward.
         rate: floating-point operations per second that the device reaches in a large matrix product; utilisation is
-            the share of them that training uses.
+            the share of them that training uses. None where that is not known, as on a CPU: its matrix products are of
+            many kinds, and other ones than ours may be slower. There is no utilisation then.
     """
 
-    def __init__(self, operations_per_token: float, rate: float) -> None:
+    def __init__(self, operations_per_token: float, rate: float | None) -> None:
         self._per_token = operations_per_token
         self._rate = rate
         self.pauses: list[float] = []  # all of them, in seconds
@@ -67,10 +68,11 @@ class Meter:
         speeds = {
             "triplets_per_second": self._triplets / seconds,
             "tokens_per_second": self._tokens / seconds,
-            "utilisation": self._tokens * self._per_token / seconds / self._rate,
             "padding": 1 - self._tokens / max(1, self._computed),
             "data_wait": self._waited / seconds,
         }
+        if self._rate is not None:  # which was measured for a moment, so that it can be a little too low
+            speeds["utilisation"] = min(1.0, self._tokens * self._per_token / seconds / self._rate)
         self._start()
         return speeds
 
@@ -166,6 +168,7 @@ class Log:
         parts = "(mean {explicit_mean:.4f} + spread {spread:.4f})  ".format(**values) if "spread" in values else " "
         target = "target {target_mean:.2f}  ".format(**values) if "target_mean" in values else ""
         target += "temperature {temperature:.3f}  ".format(**values) if "temperature" in values else ""
+        utilised = f"{speeds['utilisation']:.0%} utilised  " if "utilisation" in speeds else ""
         self._left.trained(step, time.perf_counter() - self._began - sum(self._meter.pauses))
         left = duration(self._left.seconds(self._meter.pauses))
         at = f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} "
@@ -175,8 +178,7 @@ class Log:
         self._say(
             f"{at}{parts}{target}lr {learning_rate:.1e}  "
             f"{speeds['triplets_per_second']:,.1f} triplets/s  {speeds['tokens_per_second']:,.0f} tokens/s  "
-            f"{speeds['utilisation']:.0%} utilised  "
-            f"{speeds['padding']:.0%} padding  {speeds['data_wait']:.0%} waiting  {left} left"
+            f"{utilised}{speeds['padding']:.0%} padding  {speeds['data_wait']:.0%} waiting  {left} left"
         )
 
     def validation(self, step: int, values: dict[str, float]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from remargin.data.collection import Collection
@@ -35,7 +36,9 @@ POOL_DEPTH = 100  # BM25's documents of a query that may come into a pool
 RERANKED = 100  # documents of each query of a run that is given without a depth
 RANKED = 1000  # documents of a query that measures without a cutoff see, as many as `search` ranks
 
-Tokenised = Callable[[Sequence[str], Sequence[str]], Tokens]  # of some queries, and then of some documents
+# Tokens of some queries and then of some documents, and, if these may be split, the document that each passage is of.
+Tokenised = Callable[[Sequence[str], Sequence[str], bool], tuple[Tokens, NDArray[np.uint32] | None]]
+SCORES_AT_ONCE = 1 << 26  # of passages
 
 
 class Validator:
@@ -89,9 +92,9 @@ class Validator:
         self._text_settings = TextSettings(query_length, document_length, query_prefix, document_prefix)
         self._tokenizer = documents.header["tokenizer"]
 
-        def tokens(of_queries: Sequence[str], of_documents: Sequence[str]) -> Tokens:
+        def tokens(of_queries: Sequence[str], of_documents: Sequence[str], split: bool) -> tuple[Tokens, None]:
             lots = ((queries, of_queries), (documents, of_documents))
-            return Tokens.together([store.take(store.ids.rows(ids)) for store, ids in lots])
+            return Tokens.together([store.take(store.ids.rows(ids)) for store, ids in lots]), None
 
         self._set_up(collection, tokens, settings, measures, first_stage, most_documents, language)
 
@@ -105,8 +108,12 @@ class Validator:
         also: Sequence[str] = (),
         most_documents: int | None = None,
         language: str = AUTO,
+        passages: bool = False,
     ) -> Validator:
         """A validator on a collection in memory, whose texts are tokenised for a model and others like it.
+
+        With `passages`, documents that are longer than the model reads are split, as `search` does, and score as their
+        best passage, unless they are re-ranked; without it, and there, they are truncated.
 
         >>> model = BiEncoder.from_pretrained(model_folder)
         >>> Validator.of(Collection.load("docstrings:json", "dev"), model, FitSettings(validation_depth=None)).measure
@@ -116,13 +123,18 @@ class Validator:
         require_measures(measures)
         self._text_settings, self._tokenizer = model.text_settings, model.tokenizer.fingerprint
 
-        def tokens(of_queries: Sequence[str], of_documents: Sequence[str]) -> Tokens:
-            lots = (
-                (of_queries, collection.queries, model.query_prefix, model.query_length),
-                (of_documents, collection.documents, model.document_prefix, model.document_length),
-            )
-            made = (model.tokenizer([prefix + texts[id] for id in ids], length) for ids, texts, prefix, length in lots)
-            return Tokens.together([tokens for tokens, _ in made])
+        def tokens(
+            of_queries: Sequence[str], of_documents: Sequence[str], split: bool
+        ) -> tuple[Tokens, NDArray[np.uint32] | None]:
+            prefix, length = model.document_prefix, model.document_length
+            texts = [collection.documents[id] for id in of_documents]
+            owners = None
+            if split and passages:
+                documents, owners, _ = model.tokenizer.in_passages(texts, prefix, length, *model.passages)
+            else:
+                documents, _ = model.tokenizer([prefix + text for text in texts], length)
+            queries = [model.query_prefix + collection.queries[id] for id in of_queries]
+            return Tokens.together([model.tokenizer(queries, model.query_length)[0], documents]), owners
 
         self._set_up(collection, tokens, settings, measures, first_stage, most_documents, language)
         return self
@@ -149,7 +161,13 @@ class Validator:
         else:
             most = most_documents or settings.validation_documents or affordable_documents()
             self._ranking = _FullRanking(collection, pool(collection, most, settings.seed, language))
-        self._texts = tokens(self.queries, self._ranking.documents)
+        self._texts, owners = tokens(self.queries, self._ranking.documents, not self.reranks)
+        if (
+            isinstance(self._ranking, _FullRanking)
+            and owners is not None
+            and len(owners) > len(self._ranking.documents)
+        ):
+            self._ranking.owners = owners
         self._parts: tuple[list[Packed], Tensor] | None = None
 
     @cached_property
@@ -214,7 +232,12 @@ class Validator:
 
     def describe(self) -> str:
         """What is ranked, in words, such as "ranked in full (1,234 documents)"."""
-        return self._ranking.describe()
+        owners = self._ranking.owners if isinstance(self._ranking, _FullRanking) else None
+        if owners is None:
+            return self._ranking.describe()
+        split = int((np.bincount(owners) > 1).sum())
+        longer = f"{split:,} are longer than {self._text_settings.document_length:,} tokens"
+        return f"{self._ranking.describe()}, of which {longer} and score as their best passage"
 
     @property
     def texts(self) -> int:
@@ -271,6 +294,7 @@ class _FullRanking:
     """Every query ranks the same documents: all, or a pool of them. A query that is a document does not find itself."""
 
     deepest = RANKED
+    owners: NDArray[np.uint32] | None = None  # of passages: the document of each
 
     def __init__(self, collection: Collection, documents: list[str]) -> None:
         self._queries, self.documents = list(collection.queries), documents
@@ -284,13 +308,38 @@ class _FullRanking:
         return f"over a pool of {len(self.documents):,} of {self._total:,} documents"
 
     def rank(self, queries: Tensor, documents: Tensor, depth: int) -> Run:
-        scores, rows = top_k(queries, documents, depth + bool(self._own), documents.device)
+        depth_searched = depth + bool(self._own)
+        if self.owners is None:
+            scores, rows = top_k(queries, documents, depth_searched, documents.device)
+        else:
+            scores, rows = _best_passages(queries, documents, self.owners, depth_searched)
         rankings = {}
         for query, of_query, values in zip(self._queries, self._ids[rows], scores.tolist(), strict=True):
             own = query if query in self._own else None
             ranking = zip(of_query.tolist(), values, strict=True)
             rankings[query] = {document: value for document, value in ranking if document != own}
         return Run.of(rankings, depth)
+
+
+def _best_passages(
+    queries: Tensor, passages: Tensor, owners: NDArray[np.uint32], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Scores and rows of the k documents whose best passage has the largest dot product for each query, best first.
+
+    >>> passages = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.5, 0.5]])
+    >>> scores, rows = _best_passages(torch.eye(2), passages, np.array([0, 0, 1], np.uint32), k=2)
+    >>> rows.tolist(), scores.tolist()
+    ([[0, 1], [0, 1]], [[1.0, 0.5], [2.0, 0.5]])
+    """
+    document = torch.from_numpy(owners.astype(np.int64)).to(passages.device)
+    count = int(owners.max()) + 1
+    best = []
+    for some in queries.split(max(1, SCORES_AT_ONCE // len(passages))):
+        scores = torch.full((len(some), count), -torch.inf, dtype=passages.dtype, device=passages.device)
+        of_document = document.expand(len(some), -1)
+        best.append(scores.scatter_reduce_(1, of_document, some @ passages.T, "amax").topk(min(k, count)))
+    values, places = (torch.cat([getattr(top, name) for top in best]) for name in ("values", "indices"))
+    return values.float().cpu().numpy(), places.cpu().numpy()
 
 
 def affordable_documents() -> int:
