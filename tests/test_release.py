@@ -57,9 +57,8 @@ def test_the_demo_runs_from_the_wheel_in_a_fresh_environment(wheel: Path, tmp_pa
     binaries = tmp_path / "fresh" / "bin"
     install = [binaries / "pip", "install", "--quiet", f"{wheel}[demo]", "--constraint", ROOT / "requirements.lock"]
     subprocess.run(install, check=True, env=environment)
-    demo = subprocess.run(
-        [binaries / "remargin", *TRIAL], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    options: Any = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
+    demo = subprocess.run([binaries / "remargin", *TRIAL], **options)
     assert demo.returncode == 0, demo.stderr
     assert (tmp_path / "runs" / "demo" / "model" / "model.safetensors").is_file()
     assert "What came of it" in (tmp_path / "runs" / "demo" / "report.html").read_text()
