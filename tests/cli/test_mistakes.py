@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from remargin.model.names import what_works
+
 FIT = ("fit", "--data", "x", "--model", "y", "--out", "z")
 
 
