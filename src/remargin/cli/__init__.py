@@ -33,6 +33,7 @@ from remargin.cli import (
     reproduce,
     rerank,
     search,
+    serve,
     sweep,
     teach,
     update,
@@ -61,6 +62,7 @@ app.command("index")(index.index)
 app.command("update")(update.update)
 app.command("search")(search.search)
 app.command("ask")(ask.ask)
+app.command("serve")(serve.serve)
 app.command("rerank")(rerank.rerank)
 app.command("fuse", cls=ManyValues)(fuse.fuse)
 app.command("evaluate", cls=ManyValues)(evaluate.evaluate)
