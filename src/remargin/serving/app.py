@@ -82,7 +82,7 @@ def _add_refusals(api: fastapi.FastAPI) -> None:
     @api.exception_handler(RequestValidationError)
     async def invalid(request: fastapi.Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
+        place = ".".join(str(part) for part in first["loc"][1:])  # behind "body" or "query"
         return refuse(request, 422, f"{place[:100] or 'body'}: {first['msg'][:300]}")
 
     @api.exception_handler(HTTPException)

@@ -70,7 +70,7 @@ class ServedModel:
 
     def load(self) -> Engine:
         """Encode all documents. What does not depend on the model is kept from the first time."""
-        model = as_encoder(self.model)
+        model = in_memory(as_encoder(self.model))
         fused = chosen_hybrid(read_choice(self.hybrid), self.model)
         if self._fixed is None:
             with counted_rejects(self.skip_bad) as rejects:
@@ -85,7 +85,7 @@ class ServedModel:
         if name is None or name == NONE:
             return None
         try:
-            encoder = as_encoder(name)
+            encoder = in_memory(as_encoder(name))
         except InputError as error:
             if self.before is not None:
                 raise
@@ -129,7 +129,9 @@ class ServedIndex:
             data = self.data or bm25.data
             return Engine(None, None, bm25, None, texts_of_index(bm25, data), read_known(data))
         choice = read_choice(self.hybrid)
-        parts = index_folder.open_parts(self.index, model)
+        if model is None:
+            model = index_folder.load_model(index_folder.IndexFolder.read(Path(self.index)).made)
+        parts = index_folder.open_parts(self.index, in_memory(model))
         fused = parts.hybrid
         if fused is not None:
             fused = None if choice == "off" else fused.weighing(choice)
@@ -142,8 +144,15 @@ class ServedIndex:
             found = texts.of(list(parts.dense.vectors.ids))
             if not found:
                 raise InputError("the documents' texts are not at hand, and --before encodes them", do="give --data")
-            before = _encoded(as_encoder(str(self.before)), found, data)
+            before = _encoded(in_memory(as_encoder(str(self.before))), found, data)
         return Engine(parts.dense, before, parts.bm25, fused, texts, read_known(data))
+
+
+def in_memory(model: BiEncoder) -> BiEncoder:
+    """The model with weights of its own: they may be mapped from a file, and whoever writes into that changes them."""
+    for weights in (*model.parameters(), *model.buffers()):
+        weights.data = weights.data.clone()
+    return model
 
 
 def _read_documents(data: str, rejects: Rejects) -> dict[str, str]:

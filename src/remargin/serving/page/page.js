@@ -102,7 +102,7 @@ function show() {
     column.querySelector(".description").textContent = system.description;
     column.querySelector(".description").title = system.description;
     column.querySelector(".more").addEventListener("click", () => more(column));
-    Object.assign(tab, { type: "button", id: `tab-${system.name}`, textContent: system.label });
+    Object.assign(tab, { type: "button", id: `tab-${system.name}`, textContent: system.label.replace(/ training$/, "") });
     tab.setAttribute("role", "tab");
     tab.setAttribute("aria-controls", column.id);
     tab.addEventListener("click", () => choose(system.name));
