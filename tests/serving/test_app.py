@@ -151,7 +151,9 @@ def test_a_search_past_the_limits_is_refused(make_service: Make, asked: dict[str
     during(make_service(), run)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"query": "\\ud800"}', b'{"\\ud800": 1}', b"[" * 100_000, b"1" * 9000, b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"query": "\\ud800"}', b'{"\\ud800": 1}', b"[" * 100_000, b"1" * 9000, b"\xff"]
+)
 def test_bodies_that_are_no_request_are_refused(make_service: Make, body: bytes) -> None:
     async def run(client: httpx.AsyncClient) -> None:
         answer = await client.post("/api/search", content=body, headers={"content-type": "application/json"})

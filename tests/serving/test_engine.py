@@ -50,7 +50,8 @@ def test_every_system_ranks_as_its_index_does(engine: Engine) -> None:
 
 
 def test_queries_that_are_searched_together_find_the_same_as_alone(engine: Engine) -> None:
-    jobs: list[Job] = [SearchJob(engine, query, name, 3 + place) for name in NAMES for place, query in enumerate(QUERIES)]
+    asked = [(name, place) for name in NAMES for place in range(len(QUERIES))]
+    jobs: list[Job] = [SearchJob(engine, QUERIES[place], name, 3 + place) for name, place in asked]
     jobs += [EncodeJob(engine, (*QUERIES[:place], "x"), "documents", "after") for place in range(4)]
     jobs += [EncodeJob(engine, tuple(QUERIES), "queries", "before")]
     together = work(jobs)

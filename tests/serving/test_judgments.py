@@ -80,10 +80,10 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pyte
 
 def test_files_of_others_are_refused(tmp_path: Path) -> None:
     (tmp_path / "faq.jsonl").write_text('{"question": "x"}\n{"questio')
-    with pytest.raises(InputError, match="faq.jsonl:1: not a vote that remargin wrote"):
+    with pytest.raises(InputError, match=r"faq\.jsonl:1: not a vote that remargin wrote"):
         Judgments(tmp_path / "faq.jsonl")
     assert (tmp_path / "faq.jsonl").read_text().endswith('{"questio')
-    with pytest.raises(InputError, match="a name that ends in .jsonl"):
+    with pytest.raises(InputError, match=r"a name that ends in \.jsonl"):
         Judgments(tmp_path / "votes.csv")
     (tmp_path / "folder.jsonl").mkdir()
     with pytest.raises(InputError, match="is a folder"):

@@ -165,15 +165,19 @@ def test_every_colour_is_readable(browser: Any, address: str, scheme: str) -> No
         search(page, "how do margins 9")
         back = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
         assert (sum(channels(back)) > 3 * 128) == (scheme == "light")
-        for selector in ("#about", "#status", "h2", ".description", ".milliseconds", ".first", ".id", ".score", ".text",
-                         ".move.new", ".expand", ".relevant:not([hidden])", "mark", "#legend", "#examples button"):  # fmt: skip
+        for selector in SMALL.split():
             colours = page.locator(selector).first.evaluate(COLOURS)
             assert contrast(*colours) >= 4.5, selector
 
 
+SMALL = (
+    "#about #status h2 .description .milliseconds .first .id .score .text .move.new .expand .relevant:not([hidden]) mark "
+    "#legend li>button"
+)
 COLOURS = """element => {
+    const clear = (e) => getComputedStyle(e).backgroundColor === "rgba(0, 0, 0, 0)";
     let behind = element;
-    while (behind && ["rgba(0, 0, 0, 0)", "transparent"].includes(getComputedStyle(behind).backgroundColor)) behind = behind.parentElement;
+    while (behind && clear(behind)) behind = behind.parentElement;
     return [getComputedStyle(element).color, getComputedStyle(behind || document.body).backgroundColor];
 }"""
 

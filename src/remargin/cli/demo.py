@@ -24,10 +24,13 @@ def demo(
         int, typer.Option(min=3, metavar=INT, help="Maximum document length in tokens while training.")
     ] = 64,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    serve: Annotated[bool, typer.Option("--serve", help="End in a search page on the model, until stopped.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar=INT, help="Port of that page.")] = 8000,
     threads: Threads = None,
     config: Config = None,
 ) -> None:
     """Fine-tune a real encoder on docstrings or on your own texts, and measure the gain. Needs no GPU, no download."""
     import remargin
 
-    remargin.demo(data, model, out, steps, batch_size, document_length, training_length, seed)
+    options = (data, model, out, steps, batch_size, document_length, training_length, seed)
+    remargin.demo(*options, serve=serve, port=port)

@@ -63,9 +63,7 @@ class Reloader:
             try:
                 engine = await loop.run_in_executor(self._thread, self._served.load)
             except Exception as error:  # whatever a damaged folder makes libraries raise: serving goes on
-                log.warning(
-                    "a change was not taken over, and what was served before still is (%s)", first_line(error)
-                )
+                log.warning("a change was not taken over, and what was served before still is (%s)", first_line(error))
                 self._failed()
             else:
                 self._swap(engine)

@@ -74,7 +74,7 @@ def serve(
         Traceback (most recent call last):
         remargin.errors.InputError: 0.0.0.0 is reached by other machines, and there is no token; ...
     """
-    _require_packages()
+    require_packages()
     token = read_token(token_file)
     if token is None and not is_local(host):
         do = f"give one (--token-file, or the environment variable {TOKEN}), or use --host 127.0.0.1"
@@ -146,7 +146,8 @@ def _served(
     return ServedModel(names[0], names[1], names[2], hybrid, skip_bad)
 
 
-def _require_packages() -> None:
+def require_packages() -> None:
+    """Refuse to serve if a package is missing, in a line that says how to install it."""
     missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
     if missing:
         raise InputError(f"{missing[0]} is not installed", do="pip install 'remargin[serve]'")
