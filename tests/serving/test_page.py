@@ -171,8 +171,8 @@ def test_every_colour_is_readable(browser: Any, address: str, scheme: str) -> No
 
 
 SMALL = (
-    "#about #status h2 .description .milliseconds .first .id .score .text .move.new .expand .relevant:not([hidden]) mark "
-    "#legend li>button"
+    "#about #status h2 .description .milliseconds .first .id .score .text .move.new .expand .relevant:not([hidden]) "
+    "mark #legend li>button"
 )
 COLOURS = """element => {
     const clear = (e) => getComputedStyle(e).backgroundColor === "rgba(0, 0, 0, 0)";

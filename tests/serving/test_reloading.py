@@ -92,7 +92,8 @@ def test_an_updated_index_takes_over_with_its_new_documents(tiny_model: Any, tmp
 def test_an_index_is_served_as_it_was_made(tiny_model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     collection = write_collection(tmp_path / "collection")
     index(tmp_path / "dense", data=collection, model=tiny_model())
-    index(tmp_path / "words", data=collection, index="bm25")
+    index(tmp_path / "words", data=collection, index="bm25", texts=False)
+    index(tmp_path / "kept", data=collection, index="bm25")
     assert ServedIndex(str(tmp_path / "dense")).load().systems == ["after"]
     words = ServedIndex(str(tmp_path / "words")).load()
     assert (words.systems, len(words)) == (["bm25"], 41)
@@ -107,6 +108,7 @@ def test_an_index_is_served_as_it_was_made(tiny_model: Any, tmp_path: Path, capl
     lost = ServedIndex(str(tmp_path / "words")).load()
     assert lost.texts.of(["d1"]) == {}
     assert "texts are not shown" in caplog.text
+    assert ServedIndex(str(tmp_path / "kept")).load().texts.of(["d1"])
     found = ServedIndex(str(tmp_path / "words"), data=str(tmp_path / "moved")).load()
     assert found.texts.of(["d1"])
 

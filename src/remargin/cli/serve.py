@@ -51,7 +51,12 @@ def serve(
     threads: Threads = None,
     config: Config = None,
 ) -> None:
-    """Serve search and embeddings over HTTP, with a page that compares the systems side by side."""
+    """Serve search and embeddings over HTTP, with a page that compares the systems side by side.
+
+    Examples:
+        remargin serve --model runs/faq/model --data pairs:faq.csv
+        remargin serve --index faq.index --collect votes.jsonl
+    """
     import remargin
 
     remargin.serve(

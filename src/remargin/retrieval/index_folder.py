@@ -2,8 +2,9 @@
 
 A folder holds the vectors (appended to, never rewritten), the ids, which documents were deleted, and the files of the
 back end. The texts are there as well, unless they were left out; see `kept_texts.py`. A hybrid index has the documents'
-terms and a BM25 index, too; see `terms.py`. The header says which of these count, and what is in them. A change writes its files first and then the header, at once: whoever opens the folder
-meanwhile, or after a crash, finds it as it was before or as it is after.
+terms and a BM25 index, too; see `terms.py`. The header says which of these count, and what is in them. A change writes
+its files first and then the header, at once: whoever opens the folder meanwhile, or after a crash, finds it as it was
+before or as it is after.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from remargin.retrieval import kept_texts, terms
 from remargin.retrieval.base import State, Storage, storage_class
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.dense import DenseIndex
+from remargin.retrieval.encoders import OF_QUERIES
 from remargin.retrieval.hybrid import HybridSettings
 from remargin.retrieval.kept_texts import KeptTexts, keep_texts
 from remargin.retrieval.settings import BackendSettings
@@ -187,9 +189,10 @@ class IndexFolder:
         """Refuse vectors that do not go with those of the index."""
         for name, ours in asdict(self.made).items():
             theirs = getattr(made, name)
-            if name not in ("data", "model") and theirs != ours:
+            if name not in ("data", "model", *OF_QUERIES) and theirs != ours:
                 difference = "another model" if name == "model_fingerprint" else f"{name} {theirs!r}, not {ours!r}"
                 do = "encode the documents as those of the index"
+                do += f" (--passage-length {ours or 'off'})" if name == "passage_length" else ""
                 raise InputError(f"the new vectors were made with {difference}", file=self.folder, do=do)
 
     def delete(self, rows: NDArray[np.int64]) -> None:
@@ -318,9 +321,12 @@ def _version(folder: Path) -> int | None:
 
 
 def load_model(made: Made) -> BiEncoder:
-    """The model that made vectors, by the name that they keep."""
+    """The model that made vectors, by the name that they keep, with their lengths and prefixes."""
     try:
-        return BiEncoder.from_pretrained(made.model)
+        of_queries: Any = {name: getattr(made, name) for name in OF_QUERIES}
+        return BiEncoder.from_pretrained(
+            made.model, document_length=made.length, document_prefix=made.prefix, **of_queries
+        )
     except InputError as error:
         do = "say where it is now (--model)"
         raise InputError(f"the index was made by model {made.model!r}, which is gone ({error})", do=do) from None

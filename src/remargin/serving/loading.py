@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from remargin.data.tables import Rejects
-from remargin.errors import InputError
+from remargin.errors import InputError, refuse_idle
 from remargin.model.encoder import BiEncoder
 from remargin.reports.run_files import CONFIG, GIVE, read_config
 from remargin.retrieval import index_folder
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.bm25 import HEADER as BM25_HEADER
 from remargin.retrieval.dense import DenseIndex
-from remargin.retrieval.encoders import as_encoder
+from remargin.retrieval.encoders import as_encoder, index_encoder
 from remargin.retrieval.hybrid import HybridSettings, chosen_hybrid, read_choice
 from remargin.retrieval.searching import load_index
 from remargin.retrieval.texts import collection_texts, counted_rejects
@@ -121,17 +121,16 @@ class ServedIndex:
 
     def load(self) -> Engine:
         """Open the index, with its model."""
-        model = None if self.model is None else as_encoder(self.model)
         if (Path(self.index) / BM25_HEADER).is_file():
-            bm25: Any = load_index(self.index, model, None if self.hybrid == "auto" else self.hybrid)
+            refuse_idle("a BM25 index", ["model"] if self.model is not None else [])
+            bm25: Any = load_index(self.index, None, None if self.hybrid == "auto" else self.hybrid)
             if self.before not in (None, NONE):
                 raise InputError("a BM25 index has no encoder to compare with", do="leave --before out")
-            data = self.data or bm25.data
-            return Engine(None, None, bm25, None, texts_of_index(bm25, data), read_known(data))
+            data, kept = self.data or bm25.data, bm25.texts if self.data is None else None
+            return Engine(None, None, bm25, None, texts_of_index(kept, data), read_known(data))
         choice = read_choice(self.hybrid)
-        if model is None:
-            model = index_folder.load_model(index_folder.IndexFolder.read(Path(self.index)).made)
-        parts = index_folder.open_parts(self.index, in_memory(model))
+        made = index_folder.IndexFolder.read(Path(self.index)).made
+        parts = index_folder.open_parts(self.index, in_memory(index_encoder(made, self.index, self.model)))
         fused = parts.hybrid
         if fused is not None:
             fused = None if choice == "off" else fused.weighing(choice)
@@ -139,7 +138,7 @@ class ServedIndex:
             problem = "holds the encoder's vectors alone, and no BM25 to fuse with them"
             raise InputError(problem, file=self.index, do="make the index again with `remargin index --hybrid`")
         data = self.data or parts.dense.data
-        texts, before = texts_of_index(parts, data), None
+        texts, before = texts_of_index(parts.texts if self.data is None else None, data), None
         if self.before not in (None, NONE):
             found = texts.of(list(parts.dense.vectors.ids))
             if not found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from remargin.data.tables import Rejects
 from remargin.errors import InputError
@@ -35,12 +35,11 @@ class TextsInMemory:
         return {id: self._texts[id] for id in ids if id in self._texts}
 
 
-def texts_of_index(parts: Any, data: str) -> Texts:
-    """The texts of an index: its own, if it keeps them; else those of the collection that it was made of.
+def texts_of_index(kept: Texts | None, data: str) -> Texts:
+    """The texts of an index: those that it keeps, or else those of a collection.
 
     If the collection cannot be read, there are none, and a warning says why.
     """
-    kept: Texts | None = getattr(parts, "texts", None)
     if kept is not None:
         return kept
     try:
