@@ -130,6 +130,7 @@ RANKS = (
     ("training",),
     ("study",),
     ("paper",),
+    ("serving",),
     ("demos",),
     ("cli",),
     ("__main__",),

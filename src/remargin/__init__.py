@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from remargin.retrieval.reranking import rerank
     from remargin.retrieval.searching import ask, search
     from remargin.retrieval.updating import update
+    from remargin.serving.server import serve
     from remargin.study.learning_curve import curve
     from remargin.study.sweeping import sweep
     from remargin.teacher.teaching import teach
@@ -79,6 +80,7 @@ _HOMES = {
     "reproduce": "remargin.paper.running",
     "rerank": "remargin.retrieval.reranking",
     "search": "remargin.retrieval.searching",
+    "serve": "remargin.serving.server",
     "sweep": "remargin.study.sweeping",
     "teach": "remargin.teacher.teaching",
     "train": "remargin.training.loop",
@@ -116,6 +118,7 @@ __all__ = [
     "reproduce",
     "rerank",
     "search",
+    "serve",
     "sweep",
     "teach",
     "train",
