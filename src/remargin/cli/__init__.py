@@ -22,6 +22,7 @@ from remargin.cli import (
     demo,
     encode,
     evaluate,
+    export,
     fit,
     fuse,
     index,
@@ -68,6 +69,7 @@ app.command("compare", cls=ManyValues)(compare.compare)
 app.command("reproduce", cls=ManyValues)(reproduce.reproduce)
 app.command("benchmark", cls=ManyValues)(benchmark.benchmark)
 app.command("report")(report.report)
+app.command("export")(export.export)
 app.command("inspect")(inspect.inspect)
 app.command("sweep", cls=ManyValues)(sweep.sweep)
 app.command("curve", cls=ManyValues, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
