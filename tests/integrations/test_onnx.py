@@ -94,6 +94,7 @@ def test_the_file_is_for_everyone(written: Written) -> None:
     assert (output.name, output.type.tensor_type.shape.dim[1].dim_value) == ("embeddings", 32)
 
 
+@pytest.mark.slow
 def test_weights_of_more_than_two_gigabytes_lie_beside_it(
     tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
