@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from remargin import BiEncoder
+from remargin.model.encoder import PAPER_LENGTHS
 from remargin.study.hardware import hardware
 from remargin.training.away import Away, AwayOutcome
 
@@ -33,11 +34,11 @@ def places(collections: list[str], seed: int) -> dict[str, Away]:
 
 def outcomes(start: str, models: list[str], aways: dict[str, Away]) -> dict[str, dict[str, AwayOutcome]]:
     """For each model, what became of it in each place."""
-    encoder = BiEncoder.from_pretrained(start)
+    encoder = BiEncoder.from_pretrained(start, lengths=PAPER_LENGTHS)
     before = {name: away.measure(encoder) for name, away in aways.items()}
     measured = {}
     for model in models:
-        encoder = BiEncoder.from_pretrained(model)
+        encoder = BiEncoder.from_pretrained(model, lengths=PAPER_LENGTHS)
         measured[model] = {name: away.compare(before[name], away.measure(encoder)) for name, away in aways.items()}
     return measured
 

@@ -24,6 +24,7 @@ from made_up import PASSAGE
 from torch.profiler import ProfilerActivity, profile
 
 from remargin import BiEncoder
+from remargin.model.encoder import PAPER_LENGTHS
 
 KINDS = {  # by parts of the names of PyTorch's operations
     "matrix products": ("linear", "mm", "mkldnn"),
@@ -57,7 +58,7 @@ def main() -> None:
     documents = made_up.texts(DOCUMENTS, PASSAGE, np.random.default_rng(0))
     with tempfile.TemporaryDirectory() as scratch:
         model = made_up.save_encoder(Path(scratch) / "model", "minilm")
-        ours = BiEncoder.from_pretrained(model, pooling="mean", device="cpu", precision="bf16")
+        ours = BiEncoder.from_pretrained(model, pooling="mean", device="cpu", precision="bf16", lengths=PAPER_LENGTHS)
         theirs = their_encoder(model, torch.bfloat16).eval()
         ways = {
             "ours": lambda: ours.encode_documents(documents, progress=False),

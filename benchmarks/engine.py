@@ -30,6 +30,7 @@ from made_up import PASSAGE, QUERY, Size
 from transformers import AutoModel
 
 from remargin import BiEncoder, MarginLoss, Run, train
+from remargin.model.encoder import PAPER_LENGTHS
 from remargin.training.engine import matmul_rate
 from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
@@ -99,7 +100,7 @@ def our_fit(
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     with tempfile.TemporaryDirectory() as out:
-        encoder = BiEncoder.from_pretrained(model, pooling=POOLING[size])
+        encoder = BiEncoder.from_pretrained(model, pooling=POOLING[size], lengths=PAPER_LENGTHS)
         train(encoder, data, out, settings=chosen, validator=validator, say=lambda line: None)
         with open(Path(out) / "metrics.csv", newline="") as file:
             rows = [row for row in csv.DictReader(file) if row["loss"]][3:]
@@ -172,7 +173,7 @@ def encoding(size: Size, model: Path, rate: float) -> list[str]:
     body = Transformer(str(model), max_seq_length=200, model_kwargs={"dtype": torch.bfloat16})
     pooling = Pooling(body.get_word_embedding_dimension(), POOLING[size])
     theirs = SentenceTransformer(modules=[body, pooling], device="cuda")
-    ours = BiEncoder.from_pretrained(model, pooling=POOLING[size], precision="bf16")
+    ours = BiEncoder.from_pretrained(model, pooling=POOLING[size], precision="bf16", lengths=PAPER_LENGTHS)
     linear = sum(m.weight.numel() for m in ours.backbone.modules() if isinstance(m, torch.nn.Linear))
     ready = ours.tokenizer(documents, 200)[0]
 

@@ -27,6 +27,7 @@ from made_up import PASSAGE, QUERY
 
 from remargin import BiEncoder, train
 from remargin.model.compute import fast_precision
+from remargin.model.encoder import PAPER_LENGTHS
 from remargin.training.settings import FitSettings
 
 BATCH, STEPS, TURNS, DOCUMENTS = 32, 4, 3, 1024
@@ -36,7 +37,7 @@ def our_fit(model: Path, data: Path, precision: str) -> float:
     """Triplets a second, as `fit` logs them, in its best step."""
     chosen = FitSettings.preset(steps=STEPS, batch_size=BATCH, log_every=1, learning_rate=1e-6, precision=precision)
     with tempfile.TemporaryDirectory() as out:
-        encoder = BiEncoder.from_pretrained(model, pooling="mean", device="cpu")
+        encoder = BiEncoder.from_pretrained(model, pooling="mean", device="cpu", lengths=PAPER_LENGTHS)
         train(encoder, data, out, settings=chosen, say=lambda line: None)
         with open(Path(out) / "metrics.csv", newline="") as file:
             return max(float(row["triplets_per_second"]) for row in csv.DictReader(file) if row["loss"])
@@ -94,7 +95,10 @@ def main() -> None:
         made_up.prepared(Path(scratch), model, documents=2000, queries=300, triplets=BATCH * STEPS)
         precisions = ("32", "bf16") if fast_precision() == "bf16" else ("32",)
         dtypes = {"32": torch.float32, "bf16": torch.bfloat16}
-        ours = {p: BiEncoder.from_pretrained(model, pooling="mean", device="cpu", precision=p) for p in precisions}  # type: ignore[arg-type]
+        ours = {
+            p: BiEncoder.from_pretrained(model, pooling="mean", device="cpu", precision=p, lengths=PAPER_LENGTHS)
+            for p in precisions
+        }  # type: ignore[arg-type]
         theirs = {p: their_encoder(model, dtypes[p]).eval() for p in precisions}
         for _ in range(TURNS):
             for p in precisions:

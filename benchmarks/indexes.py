@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from remargin import BiEncoder, Collection, Run, compare, evaluate
+from remargin.model.encoder import PAPER_LENGTHS
 from remargin.retrieval.building import build_index
 from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.index_folder import open_index
@@ -53,7 +54,7 @@ def main() -> None:
     given = parser.parse_args()
     collection = Collection.load(given.data, "test", skip_bad=True)
     vectors = Vectors.load(given.vectors)
-    model = BiEncoder.from_pretrained(vectors.made.model)
+    model = BiEncoder.from_pretrained(vectors.made.model, lengths=PAPER_LENGTHS)
     ids = list(collection.queries)[: given.queries]
     qrels = {id: collection.qrels[id] for id in ids}
     encoded = model.encode_queries([collection.queries[id] for id in ids])

@@ -26,7 +26,7 @@ from remargin.data.tokens import TokenWriter
 from remargin.data.training_data import TrainingData
 from remargin.data.triplets import TripletWriter
 from remargin.model.ahead import ahead
-from remargin.model.encoder import BiEncoder
+from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.model.tokenizer import Tokenizer, Tokens
 from remargin.training.batches import Batches
 from remargin.training.engine import Engine
@@ -62,7 +62,9 @@ def write(folder: Path, tokenizer: Tokenizer) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        model = BiEncoder.from_pretrained(made_up.save_encoder(Path(scratch) / "model", "minilm"), device="cpu")
+        model = BiEncoder.from_pretrained(
+            made_up.save_encoder(Path(scratch) / "model", "minilm"), device="cpu", lengths=PAPER_LENGTHS
+        )
         writer = multiprocessing.get_context("fork").Process(
             target=write, args=(Path(scratch) / "data", model.tokenizer)
         )

@@ -22,6 +22,7 @@ import torch
 from remargin import BiEncoder, Collection, train
 from remargin.data.preparation import prepare
 from remargin.mining.negatives import mine
+from remargin.model.encoder import PAPER_LENGTHS
 from remargin.study.full_ranking import FullRanking
 from remargin.study.hardware import hardware
 from remargin.training.settings import FitSettings
@@ -37,7 +38,7 @@ ENGINES: dict[str, dict[str, Any]] = {
 
 
 def prepared(model: str, data: Path, work: Path, triplets: int) -> Path:
-    base, train = BiEncoder.from_pretrained(model), Collection.load(data, "train")
+    base, train = BiEncoder.from_pretrained(model, lengths=PAPER_LENGTHS), Collection.load(data, "train")
     per_pair = -(-triplets // sum(len(judged) for judged in train.qrels.values()))
     mine(train, work / "triplets.tsv", triplets=per_pair)
     prepare(data, model, work / "data", work / "triplets.tsv", **asdict(base.text_settings))
@@ -61,7 +62,13 @@ def compare(model: str, folder: Path, test: FullRanking, seeds: list[int], engin
             settings = FitSettings.preset(seed=seed, **usual, **ENGINES[name])
             validator, out = Validator(folder, "dev", settings), work / f"{name}-{seed}"
             done = train(
-                BiEncoder.from_pretrained(model), folder, out, None, settings, validator, say=lambda line: None
+                BiEncoder.from_pretrained(model, lengths=PAPER_LENGTHS),
+                folder,
+                out,
+                None,
+                settings,
+                validator,
+                say=lambda line: None,
             )
             best, last = (
                 test.measure(BiEncoder.from_pretrained(out / kept), name).means[MEASURE] for kept in ("best", "last")

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from remargin import fit
-from remargin.demos.fine_tuning import bundled_minilm
+from remargin.model.names import bundled_minilm
 
 
 def subsample(data: Path, pairs: int, seed: int, out: Path) -> Path:

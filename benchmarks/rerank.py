@@ -19,6 +19,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from remargin import BiEncoder, Collection, Run
+from remargin.model.encoder import PAPER_LENGTHS
 from remargin.retrieval.reranking import rerank
 from remargin.retrieval.searching import search
 
@@ -52,13 +53,13 @@ def main() -> None:
     chosen = list(collection.queries)[: given.queries]
     collection.queries = {id: collection.queries[id] for id in chosen}
     run = search(collection, "bm25", k=given.depth)
-    model = BiEncoder.from_pretrained(given.model)
+    model = BiEncoder.from_pretrained(given.model, lengths=PAPER_LENGTHS)
     rival = SentenceTransformer(given.model, device="cpu")
     lengths = model.query_length, model.document_length
     ours, theirs, best = None, None, [float("inf")] * 2
     for _ in range(given.repeats):
         start = time.perf_counter()
-        ours = rerank(collection, model, run)
+        ours = rerank(collection, model, run, passage_length="off")
         between = time.perf_counter()
         theirs = with_sentence_transformers(rival, lengths, run, collection)
         best = [min(best[0], between - start), min(best[1], time.perf_counter() - between)]

@@ -9,6 +9,7 @@ import tomllib
 import zipfile
 from email.parser import Parser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,13 +57,14 @@ def test_the_demo_runs_from_the_wheel_in_a_fresh_environment(wheel: Path, tmp_pa
     binaries = tmp_path / "fresh" / "bin"
     install = [binaries / "pip", "install", "--quiet", f"{wheel}[demo]", "--constraint", ROOT / "requirements.lock"]
     subprocess.run(install, check=True, env=environment)
-    demo = subprocess.run([binaries / "remargin", *TRIAL], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    options: Any = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
+    demo = subprocess.run([binaries / "remargin", *TRIAL], **options)
     assert demo.returncode == 0, demo.stderr
     assert (tmp_path / "runs" / "demo" / "model" / "model.safetensors").is_file()
     assert "What came of it" in (tmp_path / "runs" / "demo" / "report.html").read_text()
     asked = [binaries / "remargin", "ask", "parse JSON", "--index", "docs.index"]
     index = [binaries / "remargin", "index", "--data", "docstrings:json", "--model", "runs/demo/model"]
     for command in ([*index, "--out", "docs.index"], asked):
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        done = subprocess.run(command, **options)
         assert done.returncode == 0, done.stderr
     assert "json" in done.stdout

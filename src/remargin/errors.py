@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
 from os import PathLike
@@ -53,6 +54,38 @@ def refuse_idle(case: str, options: Iterable[str]) -> None:
     """
     for name in options:
         raise InputError(f"--{name.replace('_', '-')} does nothing for {case}", do="leave it out")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that somebody who wrote another one probably meant; None if nothing is near.
+
+    Initials, beginnings and endings count before spelling: they are how names are abbreviated and remembered.
+
+    >>> known = ["learning-rate", "batch-size", "epochs", "out", "steps"]
+    >>> [nearest(name, known) for name in ("lr", "batch", "epoch", "output", "max_steps", "setps", "colour")]
+    ['learning-rate', 'batch-size', 'epochs', 'out', 'steps', 'steps', None]
+    """
+    plain = {_plain(one): one for one in known}
+    name = _plain(name)
+    words = [word for word in name.split("-") if word]
+    joined = name.replace("-", "")
+    ways = (
+        [one for one in plain if one.replace("-", "") == joined],
+        [one for one in plain if len(name) > 1 and "".join(word[0] for word in one.split("-") if word) == name],
+        [one for one in plain if len(name) > 1 and one.startswith(name)],
+        difflib.get_close_matches(name, plain, n=1, cutoff=0.75),
+        sorted((one for one in plain if len(one) > 2 and name.startswith(one)), key=len, reverse=True),
+        sorted((one for one in plain if len(one) > 2 and name.endswith(f"-{one}")), key=len, reverse=True),
+        [one for one in plain if len(name) > 2 and name in one.split("-")],
+        difflib.get_close_matches(name, plain, n=1, cutoff=0.6),
+        [one for one in plain if any(len(word) > 3 and word in words for word in one.split("-"))],
+    )
+    found = next((way[0] for way in ways if way), None)
+    return None if found is None else plain[found]
+
+
+def _plain(name: str) -> str:
+    return name.lower().strip("-_").replace("_", "-")
 
 
 def printable(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from remargin.cli.options import repeat_flags
+from remargin.cli.verb import repeat_flags
 
 QUERIES = 8
 

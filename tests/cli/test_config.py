@@ -70,7 +70,7 @@ def command(verb: str) -> Any:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"dokument-length: 100", "unknown setting 'dokument_length'; it takes data, document-length, out"),
+        (b"dokument-length: 100", "unknown setting 'dokument_length'; did you mean document-length\\? "),
         (b"- 1\n- 2", "name: value"),
         (b"data: [1,\nout: }", "c.yaml:2: not valid YAML"),
         (b"data: \xff", "not UTF-8"),

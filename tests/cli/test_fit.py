@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -12,8 +11,10 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from remargin import BiEncoder, InputError
+from remargin import InputError
 from remargin.cli import app
+from remargin.model.encoder import PAPER_LENGTHS
+from remargin.model.folder import LONGEST_DEFAULT
 from remargin.training import fitting
 from remargin.training.schedule import MOST_EPOCHS
 from remargin.training.settings import FitSettings, LossSettings
@@ -89,7 +90,9 @@ ELSEWHERE = {
     "steps": "by the number of pairs",
     "epochs": f"at most {MOST_EPOCHS}",
     "blend": "auto; off for the presets of the paper",
-    "training_length": "the document length",
+    "training_length": f"the document length, at most {LONGEST_DEFAULT}",
+    "query_prefix": "the model's own",
+    "document_prefix": "the model's own",
     "also": "texts that every machine has",
     "validation_depth": "rank in full",
     "validation_documents": f"{CPU_DOCUMENTS:,}; on a GPU {GPU_DOCUMENTS:,}",
@@ -112,9 +115,9 @@ def test_help_shows_the_defaults_as_they_are() -> None:
     assert shown.pop("patience") == "no early stopping"
     assert known["patience"] is known["validation_depth"] is known["validation_documents"] is None
     assert shown.pop("threads") == "one per core"
-    lengths = inspect.signature(BiEncoder.__init__).parameters
-    for name in ("query_length", "document_length"):
-        assert shown.pop(name) == f"the model's own, or {lengths[name].default}"
+    assert {shown.pop(name) for name in ("data", "model", "out")} == {"required, but for --resume"}
+    for name, length in zip(("query_length", "document_length"), PAPER_LENGTHS, strict=True):
+        assert shown.pop(name) == f"the model's own; {length} for the presets of the paper"
     assert {name: shown.pop(name) for name in ELSEWHERE} == ELSEWHERE
     for name in [name for name in shown if isinstance(known[name], bool)]:
         flag = name.replace("_", "-")

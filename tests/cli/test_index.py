@@ -34,10 +34,11 @@ def write(folder: Path, documents: list[dict[str, Any]]) -> None:
 
 def test_from_texts_to_a_run(remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path) -> None:
     model = tiny_model("bert")
-    found = remargin("encode", "--data", data, "--model", model, "--out", tmp_path / "vectors", "--length", 5)
+    short = ("--document-length", 5, "--passage-length", "off")
+    found = remargin("encode", "--data", data, "--model", model, "--out", tmp_path / "vectors", *short)
     assert found.returncode == 0, found.stderr
     assert "30 documents, 30 vectors of 32 numbers (float32)" in found.stdout
-    assert "longer than 5 tokens and truncated: 30 (100.0%); --passage-length reads them whole" in found.stdout
+    assert "longer than 5 tokens and truncated: 30 (100.0%); --passage-length auto reads them whole" in found.stdout
     found = remargin("index", "--vectors", tmp_path / "vectors", "--out", tmp_path / "index")
     assert "exact index of 30 documents" in found.stdout
     assert "bytes of each document: 128 of vectors" in found.stdout
@@ -72,12 +73,12 @@ def test_what_was_skipped_is_counted_in_the_same_words_everywhere(
     kind: str, remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
 ) -> None:
     with open(data / "corpus.jsonl", "a") as file:
-        file.write('{"_id": "d99", "text": ""}\n')
+        file.write('{"_id": "d 99", "text": "x"}\n')
     model = ("--model", tiny_model("bert")) if kind == "exact" else ()
     index = ("index", "--data", data, "--index", kind, *model, "--out", tmp_path / "index")
     refused = remargin(*index)
     assert refused.returncode == 2
-    assert "'d99': document has no text" in refused.stderr
+    assert "'d 99': document id is empty or has white space" in refused.stderr
     told = [remargin(*index, "--skip-bad")]
     if kind == "exact":
         told.append(remargin("encode", "--data", data, *model, "--out", tmp_path / "vectors", "--skip-bad"))
@@ -86,7 +87,7 @@ def test_what_was_skipped_is_counted_in_the_same_words_everywhere(
     told.append(remargin(*search, "--skip-bad"))
     assert {answer.returncode for answer in told} == {0}
     [line] = {answer.stderr for answer in told}
-    assert line.startswith(f"skipped bad input: 1, the first is {data / 'corpus.jsonl'}:31: id 'd99': document has no")
+    assert line.startswith(f"skipped bad input: 1, the first is {data / 'corpus.jsonl'}:31: id 'd 99': document id is")
 
 
 def test_bm25_and_fusion(remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path) -> None:
@@ -233,13 +234,22 @@ def test_a_question_and_what_answers_it(
         assert text == f"   number {number} of {'cats' if int(number) % 2 else 'dogs'}"
         if kind == "bm25":
             assert number == "2"
+        bare = remargin(
+            "index", "--data", data, "--out", tmp_path / f"bare-{kind}", "--index", kind, "--no-texts", *given
+        )
+        assert bare.returncode == 0
+    before = {kind: remargin("ask", "dogs number 2", "--index", tmp_path / kind).stdout for kind in ("bm25", "exact")}
     data.rename(tmp_path / "moved")
-    ask = ("ask", "dogs number 2", "--index", tmp_path / "bm25", "--k", 2)
-    told = remargin(*ask)
-    assert len(told.stdout.splitlines()) == 2
-    assert told.stderr.startswith("texts are not shown (")
-    assert told.stderr.endswith("); say where they are (--data)\n")
-    assert remargin(*ask, "--data", tmp_path / "moved").stderr == ""
+    for kind, shown in before.items():  # an index has its texts, wherever the collection is
+        told = remargin("ask", "dogs number 2", "--index", tmp_path / kind)
+        assert (told.stdout, told.stderr) == (shown, "")
+        ask = ("ask", "dogs number 2", "--index", tmp_path / f"bare-{kind}")
+        told = remargin(*ask)
+        assert [line for line in shown.splitlines() if not line.startswith(" ")] == told.stdout.splitlines()
+        assert "documents are without their text, such as 'd" in told.stderr
+        assert told.stderr.endswith("); say where the texts are (--data)\n")
+        told = remargin(*ask, "--data", tmp_path / "moved")
+        assert (told.stdout, told.stderr) == (shown, "")
     assert remargin("ask", "zzz", "--index", tmp_path / "bm25").stdout == "nothing found\n"
     assert remargin("ask", " ", "--index", tmp_path / "bm25").returncode == 2
     assert "the question is not UTF-8" in remargin("ask", "caf\udce9", "--index", tmp_path / "bm25").stderr

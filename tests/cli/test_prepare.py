@@ -46,7 +46,7 @@ BAD: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "malformed line": (append("corpus.jsonl", b'{"_id": "d3"\n'), ["corpus.jsonl:3:", "not valid JSON"]),
     "unknown id": (append("qrels/train.tsv", b"q9\td1\t1\n"), ["train.tsv:3:", "'q9'", "not in the collection"]),
     "missing document": (append("qrels/train.tsv", b"q1\td9\t1\n"), ["train.tsv:3:", "'d9'", "not in the collection"]),
-    "empty text": (append("corpus.jsonl", b'{"_id": "d3", "text": ""}\n'), ["corpus.jsonl:3:", "'d3'", "no text"]),
+    "empty text": (append("queries.jsonl", b'{"_id": "q3", "text": ""}\n'), ["queries.jsonl:", "'q3'", "no text"]),
     "wrong column": (append("corpus.jsonl", b'{"_id": "d3", "body": "x"}\n'), ["corpus.jsonl:3:", "'d3'", '"text"']),
     "bad encoding": (append("corpus.jsonl", b'{"_id": "d3", "text": "\xe9"}\n'), ["corpus.jsonl:3:", "not UTF-8"]),
     "truncated gzip": (truncate_gzip, ["corpus.jsonl.gz:", "ends early"]),
@@ -78,10 +78,10 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
 
 def test_a_wrong_column_of_a_table_names_those_that_are_there(remargin: Any, tiny_model: Any, tmp_path: Path) -> None:
     table = tmp_path / "faq.csv"
-    table.write_text("id,frage,antwort\n1,wie?,so\n")
+    table.write_text("nr,frage,antwort\n1,wie?,so\n")
     result = remargin("prepare", "--data", f"pairs:{table}", "--model", tiny_model("bert"), "--out", tmp_path / "out")
     assert result.returncode == 2
-    assert "'id', 'frage', 'antwort'" in result.stderr
+    assert "'nr', 'frage', 'antwort'" in result.stderr
     assert "?query=COLUMN&document=COLUMN" in result.stderr
     assert not (tmp_path / "out").exists()
 
@@ -117,9 +117,12 @@ def test_flags_override_the_config(remargin: Any, beir: Path, tiny_model: Any, t
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["prepare"], "Missing option"),
+        (["prepare"], "error: prepare needs --model and --out; remargin prepare --help has an example"),
         (["prepare", "--model", "x", "--out", "y", "--document-length", "nine"], "--document-length"),
-        (["prepare", "--model", "nobody/nothing", "--out", "y", "--data", "docstrings:json"], "no tokenizer found"),
+        (
+            ["prepare", "--model", "nobody/nothing", "--out", "y", "--data", "docstrings:json"],
+            "no model 'nobody/nothing'",
+        ),
         (["prepare", "--model", "x", "--out", "y"], "nothing to prepare"),
         (["unheard-of"], "unheard-of"),
     ],

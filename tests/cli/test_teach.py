@@ -97,7 +97,7 @@ def test_scores_from_a_file_and_a_config(remargin: Any, beir: Path, tmp_path: Pa
         (["--scores", "x", "--data", "y"], "--data does nothing for scores from a file"),
         (["--scores", "x", "--length", "64"], "--length does nothing for scores from a file"),
         (["--scores", "nowhere.tsv"], "nowhere.tsv: no such file"),
-        (["--model", "nobody/nothing", "--data", "y"], "no folder 'nobody/nothing'"),
+        (["--model", "nobody/nothing", "--data", "y"], "no model 'nobody/nothing'"),
         (["--model", "BERT", "--data", "BEIR"], "has no trained head for scores"),
         (["--model", "BERT", "--data", "BEIR", "--length", "65"], "length 65: the model has 64 positions"),
         (["--model", "BERT", "--data", "BEIR", "--split", "test"], "no split 'test'; it has: train, dev"),

@@ -10,7 +10,7 @@ import typer
 import remargin
 from remargin.cli import app
 
-COMMAND_LINE_ONLY = {"config", "threads"}
+COMMAND_LINE_ONLY = {"config", "threads", "quiet", "json"}
 VERBS = ("blend", "encode", "index", "update", "search", "ask", "rerank", "fuse")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from remargin import Collection, InputError
-from remargin.data.collection import open_source
+from remargin.data.collection import open_collection, open_source
 
 DOCUMENTS = [
     {"_id": "d1", "title": "First", "text": "about margins"},
@@ -71,7 +71,6 @@ def test_splits_come_in_their_usual_order(beir: Path) -> None:
 
 BAD_LINES: list[tuple[str, str, str]] = [
     ("corpus.jsonl", '{"_id": "d4", "text": }\n', "corpus.jsonl:4: not valid JSON"),
-    ("corpus.jsonl", '{"_id": "d4", "title": "", "text": "  "}\n', "corpus.jsonl:4: id 'd4': document has no text"),
     ("corpus.jsonl", '{"_id": "d1", "text": "again"}\n', "corpus.jsonl:4: id 'd1': .*second time"),
     ("corpus.jsonl", '{"_id": "d 4", "text": "x"}\n', "corpus.jsonl:4: id 'd 4': .*white space"),
     ("corpus.jsonl", '{"_id": "", "text": "x"}\n', "corpus.jsonl:4: id '': .*empty"),
@@ -251,3 +250,15 @@ def test_ids_that_coincide_by_accident_and_judged_documents_are_no_self_matches(
     queries = {"1": "what is heat transfer", "2": "heat transfer", "3": "shock waves", "4": "flow past a wing"}
     qrels = {"1": {"2": 1}, "2": {"2": 1}, "3": {"3": 0, "1": 1}, "4": {"1": 1}}
     assert collection(documents, queries, qrels).self_matches == frozenset()
+
+
+def test_documents_without_text_are_kept_and_counted(beir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with open(beir / "corpus.jsonl", "a") as file:
+        file.write('{"_id": "d4", "title": "", "text": "  "}\n')
+    with open(beir / "qrels" / "test.tsv", "a") as file:
+        file.write("q2\td4\t1\n")
+    collection = open_collection(beir)
+    assert collection.documents["d4"] == ""
+    assert collection.qrels["q2"] == {"d2": 1, "d4": 1}
+    assert collection.rejects.count == 0
+    assert caplog.messages == ["documents without text, which are kept: 1"]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from remargin import Collection, InputError
+from remargin.data import pairs
 from remargin.data.collection import open_source
+from remargin.data.readable_ids import readable_id
+from remargin.data.source import Source
+from remargin.data.tables import Rejects
 
 
 def write_csv(path: Path, rows: list[tuple[str, ...]], header: tuple[str, ...] = ("question", "answer")) -> Path:
@@ -163,3 +168,128 @@ def test_a_bad_row_is_named_or_skipped(row: tuple[str, ...], message: str, tmp_p
 def test_a_table_without_rows_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no pairs in it"):
         Collection.load(f"pairs:{write_csv(tmp_path / 't.csv', [])}")
+
+
+def test_excel_writes_semicolons_a_byte_order_mark_and_line_breaks_in_cells(tmp_path: Path) -> None:
+    rows = "".join(f'{i};"Frage ""{i}""?";"Antwort {i},\r\nzweite Zeile"\r\n' for i in range(30))
+    (tmp_path / "faq.csv").write_bytes(b"\xef\xbb\xbf" + f"ID;Frage;Antwort\r\n{rows}".encode())
+    collection = Collection.load(f"pairs:{tmp_path / 'faq.csv'}", "train")
+    assert collection.documents["7"].splitlines() == ["Antwort 7,", "zweite Zeile"]
+    assert 'Frage "7"?' in {text.text for text in open_source(f"pairs:{tmp_path / 'faq.csv'}").queries()}
+
+
+def ids(source: Source) -> tuple[dict[str, str], dict[str, str], set[tuple[str, str]]]:
+    judged = {(j.query, j.document) for split in source.splits() for j in source.judgments(split)}
+    return {t.id: t.text for t in source.documents()}, {t.id: t.text for t in source.queries()}, judged
+
+
+@pytest.mark.parametrize("names", [("id", "question_id"), ("Document_ID", "query_id"), ("answer_id", "Query-ID")])
+def test_columns_of_ids_are_found_by_name(names: tuple[str, str], tmp_path: Path) -> None:
+    rows = [(f"D{i}", f"Q{i}", *pair) for i, pair in enumerate(many(30))]
+    documents, queries, judged = ids(
+        open_source(f"pairs:{write_csv(tmp_path / 'faq.csv', rows, (*names, 'query', 'answer'))}")
+    )
+    assert documents == {f"D{i}": answer for i, (_, answer) in enumerate(many(30))}
+    assert queries == {f"Q{i}": question for i, (question, _) in enumerate(many(30))}
+    assert judged == {(f"Q{i}", f"D{i}") for i in range(30)}
+
+
+def test_ids_and_titles_can_be_named_or_left_out(tmp_path: Path) -> None:
+    rows = [(str(i), "thema eins", *pair) for i, pair in enumerate(many(30))]
+    path = write_csv(tmp_path / "faq.csv", rows, ("nr", "thema", "frage", "antwort"))
+    documents, _, _ = ids(open_source(f"pairs:{path}?query=frage&document=antwort&id=nr&title=thema"))
+    assert documents["3"] == "thema eins answer number 3."
+    path = write_csv(tmp_path / "faq.csv", rows, ("id", "title", "question", "answer"))
+    assert ids(open_source(f"pairs:{path}"))[0]["3"] == "thema eins answer number 3."
+    assert ids(open_source(f"pairs:{path}?title="))[0]["3"] == "answer number 3."
+    assert "3" not in ids(open_source(f"pairs:{path}?id="))[0]
+    assert ids(open_source(f"pairs:{path}?query_id=id"))[1]["3"] == "question number 3?"
+    with pytest.raises(InputError, match="column 'id' cannot be both id and query_id"):
+        list(open_source(f"pairs:{path}?id=id&query_id=id").queries())
+
+
+def test_a_title_is_the_query_only_if_there_is_no_other(tmp_path: Path) -> None:
+    source = open_source(f"pairs:{write_csv(tmp_path / 'a.csv', many(9), ('title', 'text'))}")
+    assert {text.text for text in source.queries()} == {question for question, _ in many(9)}
+    rows = [(question, question, answer) for question, answer in many(9)]
+    source = open_source(f"pairs:{write_csv(tmp_path / 'b.csv', rows, ('title', 'question', 'text'))}")
+    assert ids(source)[0].popitem()[1] == "question number 8? answer number 8."
+    assert source.notes["WARNING: pairs whose query is their document's title (leave titles out: title=)"] == 9
+
+
+def test_ids_that_are_made_say_what_the_text_is_and_stay_when_rows_are_added(tmp_path: Path) -> None:
+    rows = [("Wo ist mein Paket?", "Sehen Sie in der App nach.")]
+    documents, queries, _ = ids(open_source(f"pairs:{write_csv(tmp_path / 'a.csv', rows)}"))
+    ((document, _),), ((query, _),) = documents.items(), queries.items()
+    assert re.fullmatch(r"sehen-sie-in-der-[0-9a-f]{8}", document)
+    assert re.fullmatch(r"wo-ist-mein-paket-[0-9a-f]{8}", query)
+    later = ids(open_source(f"pairs:{write_csv(tmp_path / 'b.csv', [*many(40), *rows])}"))
+    assert document in later[0]
+    assert (query, document) in later[2]
+
+
+def test_two_texts_that_would_get_one_id_get_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "readable_id", lambda kind, text, digits=1: readable_id(kind, text, digits))
+    rows = [(f"which one of them is it, number {i}?", f"it is one of these {i}") for i in range(100)]
+    documents, queries, judged = ids(open_source(f"pairs:{write_csv(tmp_path / 'a.csv', rows)}"))
+    assert (len(documents), len(queries), len(judged)) == (100, 100, 100)
+
+
+def test_a_text_with_two_ids_keeps_the_first(tmp_path: Path) -> None:
+    rows = [("1", "why?", "because"), ("2", "how come?", "Because"), ("3", "when?", "now"), ("", "where?", "here")]
+    source = open_source(f"pairs:{write_csv(tmp_path / 'a.csv', rows, ('id', 'question', 'answer'))}")
+    documents, queries, _ = ids(source)
+    assert {id: text for id, text in documents.items() if id.isdigit()} == {"1": "because", "3": "now"}
+    assert len(queries) == 4
+    assert source.notes["further ids of a document with the same text, which keeps its first"] == 1
+    assert any(id.startswith("here-") for id in documents)  # no id in its row
+
+
+def test_an_id_with_two_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [("1", "why?", "because"), ("1", "when?", "now"), ("2", "where?", "here")]
+    path = write_csv(tmp_path / "a.csv", rows, ("id", "question", "answer"))
+    documents, _, _ = ids(open_source(f"pairs:{path}"))
+    assert not {"1", "2"} & set(documents)
+    assert "column 'id' is not used, it does not name documents (id '1', line 3: document id that has" in caplog.text
+    for named in (f"pairs:{path}?id=id", f"pairs:{write_csv(tmp_path / 'b.csv', rows, ('doc_id', 'query', 'text'))}"):
+        with pytest.raises(
+            InputError, match=r"\.csv:3: id '1': document id that has another text on line 2; correct it"
+        ):
+            list(open_source(named).documents())
+        assert len(ids(open_source(named, Rejects(skip=True)))[0]) == 2
+    path = write_csv(tmp_path / "c.csv", rows, ("query_id", "question", "answer"))
+    with pytest.raises(InputError, match=r"c\.csv:3: id '1': query id that has another text on line 2"):
+        list(open_source(f"pairs:{path}").queries())
+
+
+def test_white_space_in_ids_is_replaced_and_counted(tmp_path: Path) -> None:
+    rows = [("A 1", "why?", "because"), ("A 2", "when?", "now")]
+    source = open_source(f"pairs:{write_csv(tmp_path / 'a.csv', rows, ('id', 'question', 'answer'))}")
+    assert set(ids(source)[0]) == {"A_1", "A_2"}
+    assert source.notes["ids whose white space became _"] == 2
+    rows = [("A 1", "why?", "because"), ("A_1", "when?", "now")]
+    path = write_csv(tmp_path / "a.csv", rows, ("doc_id", "question", "answer"))
+    with pytest.raises(InputError, match="'A_1': document id that has another text"):
+        ids(open_source(f"pairs:{path}"))
+
+
+def test_numbers_are_ids_and_lists_are_not(tmp_path: Path) -> None:
+    records = [{"id": 1.0, "question": "why?", "answer": "because"}, {"id": 2, "question": "when?", "answer": "now"}]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert set(ids(open_source(f"pairs:{path}"))[0]) == {"1", "2"}
+    path.write_text(json.dumps({"id": [1], "question": "why?", "answer": "because"}))
+    with pytest.raises(InputError, match=r"a\.jsonl:1: column 'id' is not an id"):
+        ids(open_source(f"pairs:{path}"))
+
+
+def test_a_mistyped_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "t.csv", [("1", "a", "b")], ("nr", "Frage", "Antwort"))
+    with pytest.raises(InputError, match=r"no column 'fraeg'; .*; did you mean 'Frage'\?$"):
+        list(open_source(f"pairs:{path}?query=fraeg&document=Antwort").queries())
+    with pytest.raises(
+        InputError, match=r"cannot read 'querry=Frage' after the file name; .*: did you mean 'query'\?$"
+    ):
+        open_source(f"pairs:{path}?querry=Frage")
+    with pytest.raises(InputError, match="cannot read 'query=a' after the file name"):
+        open_source(f"pairs:{path}?query=b&query=a")

@@ -136,7 +136,17 @@ def test_inputs_and_strangers_are_never_overwritten(beir: Path, tiny_model: Any,
     assert (stranger / "thesis.tex").read_text() == "precious"
     prepare(beir, tiny_model("bert"), tmp_path / "out")
     (tmp_path / "out" / "t.tsv").write_text("q1\td1\td5\n")
-    for data, triplets in ((beir, tmp_path / "out" / "t.tsv"), (tmp_path / "out", None)):
+    (tmp_path / "faq.csv").write_text("query,document\nwhy?,because\n")
+    (tmp_path / "out" / "docs.jsonl").write_text('{"_id": "1", "text": "because"}\n')
+    (tmp_path / "out" / "docs").mkdir()
+    sources = (
+        f"pairs:{tmp_path / 'faq.csv'}?corpus={tmp_path / 'out' / 'docs.jsonl'}",
+        f"files:{tmp_path / 'out/docs'}",
+    )
+    for data, triplets in (
+        (beir, tmp_path / "out" / "t.tsv"),
+        *((data, None) for data in (tmp_path / "out", *sources)),
+    ):
         with pytest.raises(InputError, match="lies in the folder to be written"):
             prepare(data, tiny_model("bert"), tmp_path / "out", triplets=triplets, overwrite=True)
     assert (tmp_path / "out" / "t.tsv").exists()

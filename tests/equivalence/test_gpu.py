@@ -53,7 +53,7 @@ def test_kernels_are_attention(size: int, dtype: torch.dtype) -> None:
 
 @pytest.fixture
 def model(tiny_model: Any) -> BiEncoder:
-    return BiEncoder.from_pretrained(tiny_model(), pooling="mean", query_length=30, document_length=64)
+    return BiEncoder.from_pretrained(tiny_model(), pooling="mean", document_length=64)
 
 
 def texts(model: BiEncoder) -> Tokens:

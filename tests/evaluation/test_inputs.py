@@ -60,14 +60,14 @@ def test_a_run_of_which_no_query_is_judged_is_refused(beir: Path, tmp_path: Path
 
 def test_skipped_input_is_counted_in_a_warning(beir: Path, caplog: pytest.LogCaptureFixture) -> None:
     with open(beir / "corpus.jsonl", "a") as corpus:
-        corpus.write('{"_id": "c", "text": ""}\n{"_id": "d"}\n')
-    with pytest.raises(InputError, match="document has no text"):
+        corpus.write('{"_id": "c c", "text": "x"}\n{"_id": "d"}\n')
+    with pytest.raises(InputError, match="has white space in it"):
         evaluate(RUN, beir, "RR")
     with caplog.at_level(logging.WARNING):
         assert evaluate(RUN, beir, "RR", skip_bad=True).means == {"RR": 1.0}
     [message] = [record.getMessage() for record in caplog.records]
     assert message.startswith(f"skipped bad input: 2, the first is {beir / 'corpus.jsonl'}:")
-    assert message.endswith("id 'c': document has no text")  # without the advice to skip it
+    assert message.endswith("has white space in it, which no run file could hold")  # without the advice to skip it
     caplog.clear()
     open_collection(beir, skip_bad=True).rejects.warn()
     assert len(caplog.records) == 2

@@ -76,8 +76,8 @@ def test_the_real_minilm(written: Written, minilm: Path) -> None:
     compare(model, folder)
     share = write_int8(folder)
     assert 0.2 < share < 0.3
-    vectors = OnnxEncoder(folder, INT8_FILE).encode_documents(TEXTS)
-    assert (vectors * model.encode_documents(TEXTS)).sum(1).min() > 0.97
+    cosines = (OnnxEncoder(folder, INT8_FILE).encode_documents(TEXTS[1:]) * model.encode_documents(TEXTS[1:])).sum(1)
+    assert cosines.min() > 0.98
 
 
 def test_the_file_is_for_everyone(written: Written) -> None:

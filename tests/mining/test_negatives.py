@@ -193,3 +193,17 @@ def test_names_of_a_collection_and_a_model_are_enough(tiny_model: Any, tmp_path:
     assert (tmp_path / "t.tsv").read_bytes() == (tmp_path / "same.tsv").read_bytes()
     with pytest.raises(InputError, match="no split 'nights'"):
         mine(data, tmp_path / "other.tsv", split="nights")
+
+
+@pytest.mark.parametrize("negatives", ["bm25", "random"])
+def test_documents_without_text_are_neither_positives_nor_negatives(
+    negatives: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {"a": "dogs bark", "b": "cats purr", "c": "dogs and cats", "e": "", "f": " "}
+    qrels = {"q": {"a": 1, "e": 1}, "r": {"f": 1}}
+    collection = Collection("x", "train", texts, {"q": "dogs and cats", "r": "empty"}, qrels)
+    mined = mine(collection, tmp_path / "t.tsv", negatives, triplets=20)
+    rows = {tuple(line.split("\t")) for line in (tmp_path / "t.tsv").read_text().splitlines()[1:]}
+    assert rows == {("q", "a", "b"), ("q", "a", "c")}
+    assert mined.queries == 1
+    assert caplog.messages == ["no triplets for relevant documents without text: 2"]

@@ -72,7 +72,7 @@ def test_round_trip_through_sentence_transformers(
     np.testing.assert_allclose(rival.encode_query(short), model.encode_queries(short), atol=1e-5)
     again = BiEncoder.from_pretrained(tmp_path / "saved")
     assert (again.pooling, again.similarity) == (pooling, similarity)
-    assert (again.query_length, again.document_length) == (model.query_length, model.document_length) == (30, 64)
+    assert (again.query_length, again.document_length) == (model.query_length, model.document_length) == (64, 64)
     assert again.tokenizer.fingerprint == model.tokenizer.fingerprint
     np.testing.assert_array_equal(again.encode_queries(TEXTS), model.encode_queries(TEXTS))
     np.testing.assert_array_equal(again.encode_documents(TEXTS), model.encode_documents(TEXTS))
@@ -100,12 +100,17 @@ def test_the_real_minilm(minilm: Path, tmp_path: Path) -> None:
     vectors = model.encode_documents(texts)
     assert vectors[0] @ vectors[1] > 0.6 > 0.2 > vectors[0] @ vectors[2]
     rival = SentenceTransformer(str(minilm), device="cpu")
-    rival.max_seq_length = 200
+    assert model.query_length == model.document_length == rival.max_seq_length == 256
     np.testing.assert_allclose(vectors, rival.encode(texts), atol=1e-5)
     model.save(tmp_path / "saved")
     saved = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     np.testing.assert_allclose(vectors, saved.encode(texts), atol=1e-5)
     np.testing.assert_array_equal(BiEncoder.from_pretrained(tmp_path / "saved").encode_documents(texts), vectors)
+    short = BiEncoder.from_pretrained(minilm, document_length=128)
+    assert np.abs(short.encode_documents(texts)[3] - vectors[3]).max() > 1e-3
+    short.save(tmp_path / "short")
+    saved = SentenceTransformer(str(tmp_path / "short"), device="cpu")
+    np.testing.assert_allclose(saved.encode(texts), short.encode_documents(texts), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +205,7 @@ def test_no_remote_code_runs(tiny_model: Any, tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_nowhere_is_one_clear_line() -> None:
-    with pytest.raises(InputError, match="no folder 'nobody/nothing', and the hub did not help") as error:
+    with pytest.raises(InputError, match="no model 'nobody/nothing': no folder here has that name") as error:
         BiEncoder.from_pretrained("nobody/nothing")
     assert "\n" not in str(error.value)
 

@@ -31,13 +31,13 @@ def measured_cells(table: Table) -> dict[str, list[str]]:
 
 @pytest.fixture
 def write_beir(tmp_path: Path) -> WriteBeir:
-    def write(name: str, size: int = 12, itself: bool = False, empty: int = 0, shift: int = 0) -> Path:
+    def write(name: str, size: int = 12, itself: bool = False, bad: int = 0, shift: int = 0) -> Path:
         """A BEIR folder; with `itself`, each query is a document and has another one as its answer."""
         folder = tmp_path / name
         (folder / "qrels").mkdir(parents=True)
         text = "value{} is in the list of text{}"
         documents = [{"_id": f"d{i}", "text": text.format(i, i + shift)} for i in range(size)]
-        documents += [{"_id": f"empty{i}", "text": ""} for i in range(empty)]
+        documents += [{"_id": f"bad {i}", "text": "x"} for i in range(bad)]
         queries = [{"_id": f"d{i}" if itself else f"q{i}", "text": text.format(i, i + shift)} for i in range(size)]
         for file, records in (("corpus", documents), ("queries", queries)):
             (folder / f"{file}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -80,10 +80,10 @@ def test_names_of_collections(write_beir: WriteBeir, tmp_path: Path) -> None:
 
 
 def test_end_to_end_with_self_matches_and_bad_lines(tiny_model: Any, write_beir: WriteBeir, tmp_path: Path) -> None:
-    data = [write_beir("arguana", itself=True), write_beir("plain", empty=2), write_beir("third")]
+    data = [write_beir("arguana", itself=True), write_beir("plain", bad=2), write_beir("third")]
     models = {"before": tiny_model("bert"), "after": tiny_model("distilbert")}
     out = tmp_path / "out"
-    with pytest.raises(InputError, match="has no text"):
+    with pytest.raises(InputError, match="white space"):
         benchmark(models, [str(path) for path in data], out, say=quiet)
     said: list[str] = []
     own = str(write_beir("own"))
@@ -165,7 +165,7 @@ def test_scores_of_other_settings_are_not_taken_for_ours(
 def test_skipping_bad_input_later_or_no_longer(
     write_beir: WriteBeir, tmp_path: Path, searches: list[tuple[str, str]]
 ) -> None:
-    data, out = [str(write_beir("good")), str(write_beir("bad", empty=1))], tmp_path / "out"
+    data, out = [str(write_beir("good")), str(write_beir("bad", bad=1))], tmp_path / "out"
     with pytest.raises(InputError, match="--skip-bad"):
         benchmark({}, data, out, say=quiet)
     benchmark({}, data, out, skip_bad=True, say=quiet)

@@ -32,7 +32,12 @@ AS_BEFORE: Settings = {
     "loss.margin_weight": 0.5,  # of the softmax loss alone
     "loss.spread": "row",  # of the softmax loss alone
 }
-MINING_AS_BEFORE: Settings = {"bound": None, "suspicious": None, "vectors": None}
+MINING_AS_BEFORE: Settings = {
+    "bound": None,
+    "suspicious": None,
+    "vectors": None,
+    **dict.fromkeys(("query_length", "document_length", "query_prefix", "document_prefix")),  # the model's own
+}
 
 KEPT: dict[str, Any] = json.loads(SNAPSHOT.read_text())
 

@@ -185,7 +185,10 @@ def test_encoded_vectors_and_texts_make_a_hybrid_index(
     same(remargin.search(data, tmp_path / "index"), remargin.search(data, tmp_path / "same"))
     for options, problem in (
         ({"vectors": vectors, "hybrid": 0.5}, "BM25 takes the texts, and vectors have none; give --data beside"),
-        ({"vectors": vectors, "data": data, "hybrid": "off"}, "an index is made of vectors, or of texts and a model"),
+        (
+            {"vectors": vectors, "data": data, "hybrid": "off", "texts": False},
+            "an index is made of vectors, or of texts and a model",
+        ),
         ({"data": data, "model": fused_model, "hybrid": "off", "k1": 1.2}, "--k1 does nothing for index exact without"),
         ({"data": data, "index": "bm25", "hybrid": "on"}, "--hybrid does nothing for a BM25 index"),
     ):

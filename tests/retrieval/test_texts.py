@@ -18,6 +18,7 @@ from remargin.retrieval.building import build_index
 from remargin.retrieval.encoding import encode
 from remargin.retrieval.index_folder import open_index
 from remargin.retrieval.indexing import index
+from remargin.retrieval.searching import search
 from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.texts import collection_texts
 from remargin.retrieval.vectors import Vectors
@@ -32,18 +33,18 @@ def model(tiny_model: Any) -> BiEncoder:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A collection of twenty documents and two queries, with a document that has no text."""
+    """A collection of twenty documents and two queries, with a document whose id is bad."""
     folder = tmp_path / "data"
     folder.mkdir()
     documents = [{"_id": f"d{i}", "text": f"text number {i} " + "words " * i} for i in range(20)]
-    for name, records in {"corpus": [*documents, {"_id": "d99", "text": ""}], "queries": []}.items():
+    for name, records in {"corpus": [*documents, {"_id": "d 99", "text": "x"}], "queries": []}.items():
         records = records or [{"_id": id, "text": text} for id, text in QUERIES.items()]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return folder
 
 
 def test_bad_texts_are_errors_or_counted(data: Path) -> None:
-    with pytest.raises(InputError, match="'d99': document has no text"):
+    with pytest.raises(InputError, match="'d 99': document id is empty or has white"):
         list(collection_texts(data))
     rejects = Rejects(skip=True)
     assert [text.id for text in collection_texts(data, rejects=rejects)] == [f"d{i}" for i in range(20)]
@@ -75,7 +76,7 @@ def test_an_index_of_a_collection_is_that_of_its_vectors(
     assert built.documents == 20
     assert built.vector_bytes == vectors.matrix.nbytes
     whole = sum(path.stat().st_size for path in (tmp_path / "one").rglob("*") if path.is_file())
-    assert built.vector_bytes + built.other_bytes == whole
+    assert built.vector_bytes + built.text_bytes + built.other_bytes == whole
     one, two = (open_index(tmp_path / name, model).search(QUERIES, 5).rankings for name in ("one", "two"))
     assert one == two
     assert not (tmp_path / "one.vectors").exists()
@@ -99,7 +100,7 @@ def test_vectors_of_an_index_that_could_not_be_built_are_kept(
 
 
 def test_bm25_of_a_collection(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'d99': document has no text"):
+    with pytest.raises(InputError, match="'d 99': document id is empty or has white"):
         index(tmp_path / "index", data=data, index="bm25")
     assert not (tmp_path / "index").exists()
     built = index(tmp_path / "index", data=data, index="bm25", k1=1.2, b=0.75, skip_bad=True)
@@ -110,3 +111,22 @@ def test_bm25_of_a_collection(data: Path, tmp_path: Path) -> None:
     assert opened.search(QUERIES).rankings == made.search(QUERIES).rankings
     with pytest.raises(InputError, match="already exists"):
         index(tmp_path / "index", data=data, index="bm25", skip_bad=True)
+
+
+def test_a_document_without_text_has_its_place_in_every_index(
+    model: BiEncoder, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = [{"_id": "empty", "text": ""}, *({"_id": f"d{i}", "text": f"text number {i}"} for i in range(8))]
+    (data / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (data / "qrels").mkdir()
+    (data / "qrels" / "test.tsv").write_text("q1\tempty\t1\n")
+    for kind in ("exact", "bm25"):
+        encoder = None if kind == "bm25" else model
+        built = index(tmp_path / kind, data=data, model=encoder, index=kind)
+        assert built.documents == 9
+        assert caplog.messages.pop() == "documents without text, which are kept: 1"
+        run = search(data, model=encoder, index=tmp_path / kind, k=9)
+        assert ("empty" in run.rankings["q1"]) == (kind == "exact")
+    assert len(encode(data, model, tmp_path / "v", passage_length=8).ids) == 9
+    with pytest.raises(InputError, match="the documents have no words but stop words"):
+        BM25({"a": "", "b": " "})

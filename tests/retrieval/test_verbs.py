@@ -40,9 +40,9 @@ def test_a_model_is_a_name_or_loaded(folder: Path, data: Path, tmp_path: Path) -
     same = remargin.encode(data, loaded, tmp_path / "two")
     np.testing.assert_array_equal(named.matrix, same.matrix)
     assert remargin.search(data, model=str(folder)).rankings == remargin.search(data, model=loaded).rankings
-    with pytest.raises(InputError, match="a loaded model has its precision and lengths"):
-        remargin.encode(data, loaded, tmp_path / "three", length=9)
-    with pytest.raises(InputError, match="a loaded model has its precision and lengths"):
+    with pytest.raises(InputError, match="a loaded model has its precision, lengths and prefixes"):
+        remargin.encode(data, loaded, tmp_path / "three", document_length=9)
+    with pytest.raises(InputError, match="a loaded model has its precision, lengths and prefixes"):
         remargin.rerank(data, loaded, Run.of({"q1": {"d1": 1.0}}), precision="bf16")
 
 
@@ -78,7 +78,7 @@ def test_an_index_from_python(folder: Path, data: Path, tmp_path: Path) -> None:
 
 
 def test_answers_have_their_texts(data: Path, tmp_path: Path) -> None:
-    remargin.index(tmp_path / "index", data=data, index="bm25")
+    remargin.index(tmp_path / "index", data=data, index="bm25", texts=False)
     first, *_ = remargin.ask("dogs number 12", tmp_path / "index", k=2)
     assert (first.id, first.text) == ("d12", "number 12 of dogs")
     data.rename(tmp_path / "moved")

@@ -38,7 +38,7 @@ def scored(tiny_model: Any, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def teacher(tiny_model: Any, tmp_path: Path) -> BiEncoder:
-    model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
+    model = BiEncoder.from_pretrained(tiny_model(), document_length=64)
     model.save(tmp_path / "model")
     return model
 

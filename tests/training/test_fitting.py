@@ -330,7 +330,7 @@ def test_bad_triplets_can_be_skipped(beir: Path, tiny_model: Any, tmp_path: Path
         start(settings(steps=1), say=silent)
     lines: list[str] = []
     start(settings(steps=1), say=lines.append, skip_bad=True)
-    assert any(line.startswith("set aside as bad input: 1; see ") for line in lines)
+    assert any(line.startswith("WARNING: set aside as bad input: 1; see ") for line in lines)
 
 
 @pytest.mark.parametrize("name", ["triplets/rows.bin", "tokens/documents/tokens.bin"])

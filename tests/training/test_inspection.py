@@ -52,7 +52,7 @@ def prepared(tiny_model: Any, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("negatives", [1, 2])
 def test_it_is_the_batch_that_training_sees(negatives: int, tiny_model: Any, prepared: Path) -> None:
-    model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
+    model = BiEncoder.from_pretrained(tiny_model(), document_length=64)
     store = TrainingData(prepared)
     rows = Batches(store, RandomSampler.of(store.triplets, 8, 3, negatives)).batch(2)
     place = 5
@@ -93,14 +93,14 @@ def test_a_querys_positive_is_not_shown_as_its_negative(tiny_model: Any, tmp_pat
 
 
 def test_a_query_that_is_not_in_the_batch(tiny_model: Any, prepared: Path) -> None:
-    model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
+    model = BiEncoder.from_pretrained(tiny_model(), document_length=64)
     with pytest.raises(InputError, match=r"query 'nobody' is not in batch 0; choose one that is, such as \w+"):
         inspect(prepared, model, "nobody", batch_size=4)
 
 
 def test_from_the_command_line(tiny_model: Any, prepared: Path) -> None:
     folder = prepared.parent / "model"
-    model = BiEncoder.from_pretrained(tiny_model(), query_length=30, document_length=64)
+    model = BiEncoder.from_pretrained(tiny_model(), document_length=64)
     model.save(folder)
     found = inspect(prepared, model, batch=1, batch_size=4)
     arguments = ["inspect", "--data", str(prepared), "--model", str(folder), "--batch", "1", "--batch-size", "4"]

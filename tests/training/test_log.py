@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remargin import BiEncoder, train
-from remargin.training.log import TimeLeft
+from remargin.training.log import Meter, TimeLeft
 from remargin.training.validation import Validator
 
 from .conftest import settings
@@ -55,3 +55,20 @@ def test_the_log_shows_the_time_left(prepared: Path, model: BiEncoder, tmp_path:
     assert all(line.endswith(" s left") for line in lines)
     with open(tmp_path / "metrics.csv") as file:
         assert [row["step"] for row in csv.DictReader(file) if row["loss"]] == list("123456")
+
+
+def test_utilisation_is_never_more_than_all_of_it() -> None:
+    """It is left out where the peak is not known, as on a CPU; a peak that was measured too low does not count."""
+    for rate, expected in ((None, None), (1.0, 1.0), (1e30, 0.0)):
+        meter = Meter(1e9, rate)
+        meter.count(1, 10, 10, 0.0)
+        assert meter.read().get("utilisation") == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_cpu_has_no_utilisation(prepared: Path, model: BiEncoder, tmp_path: Path) -> None:
+    said: list[str] = []
+    train(model.cpu(), prepared, tmp_path, None, settings(log_every=1), say=said.append)
+    if model.device.type == "cpu":
+        assert not any("utilised" in line for line in said)
+        with open(tmp_path / "metrics.csv") as file:
+            assert {row["utilisation"] for row in csv.DictReader(file)} == {""}

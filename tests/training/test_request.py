@@ -20,7 +20,8 @@ from .conftest import settings, silent
 def request(beir: Path, **changes: Any) -> Request:
     asked: dict[str, Any] = {
         "data": str(beir), "model": "m", "out": Path("run"), "preset": "default", "triplets": None, "pooling": "auto",
-        "query_length": None, "document_length": None, "training_length": None, "epochs": None, "minutes": None,
+        "query_length": None, "document_length": None, "training_length": None,
+        "query_prefix": None, "document_prefix": None, "epochs": None, "minutes": None,
         "blend": "auto", "rounds": 1, "watched": False, "validation_split": None, "validation_run": None, "also": None,
         "tensorboard": False, "loggers": None, "skip_bad": False,
     }  # fmt: skip

@@ -38,49 +38,37 @@ from remargin.cli import (
     teach,
     update,
 )
-from remargin.cli.options import ManyValues
+from remargin.cli.interrupts import leaving_at_once
+from remargin.cli.mistakes import ROOT, UsageError, mistake
+from remargin.cli.verb import Verb, Verbs
 from remargin.data.tables import OR_SKIP
 from remargin.errors import InputError
-from remargin.progress import tell
+from remargin.progress import show, tell
 
 app = typer.Typer(
-    name="remargin",
+    name=ROOT,
+    cls=Verbs,
     help="Fine-tune dense retrievers by self-distillation with adaptive relevance margins.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.demo)
-app.command("prepare")(prepare.prepare)
-app.command("mine")(mine.mine)
-app.command("teach")(teach.teach)
-app.command("fit")(fit.fit)
-app.command("blend")(blend.blend)
-app.command("encode")(encode.encode)
-app.command("index")(index.index)
-app.command("update")(update.update)
-app.command("search")(search.search)
-app.command("ask")(ask.ask)
-app.command("rerank")(rerank.rerank)
-app.command("fuse", cls=ManyValues)(fuse.fuse)
-app.command("evaluate", cls=ManyValues)(evaluate.evaluate)
-app.command("compare", cls=ManyValues)(compare.compare)
-app.command("reproduce", cls=ManyValues)(reproduce.reproduce)
-app.command("benchmark", cls=ManyValues)(benchmark.benchmark)
-app.command("report")(report.report)
-app.command("export")(export.export)
-app.command("inspect")(inspect.inspect)
-app.command("sweep", cls=ManyValues)(sweep.sweep)
-app.command("curve", cls=ManyValues, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-    curve.curve
+VERBS = (
+    *(demo.demo, prepare.prepare, mine.mine, teach.teach, fit.fit, blend.blend, encode.encode, index.index),
+    *(update.update, search.search, ask.ask, rerank.rerank, fuse.fuse, evaluate.evaluate, compare.compare),
+    *(reproduce.reproduce, benchmark.benchmark, report.report, inspect.inspect, sweep.sweep, curve.curve),
+    *(export.export, info.info),
 )
-app.command("info")(info.info)
+# What `curve` does not know are options of `fit`, which it reads itself.
+OTHERS = {"curve": {"allow_extra_args": True, "ignore_unknown_options": True}}
+for _verb in VERBS:
+    app.command(_verb.__name__, cls=Verb, context_settings=OTHERS.get(_verb.__name__))(_verb)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        tell(f"remargin {__version__}")
+        show(f"remargin {__version__}")
         raise typer.Exit
 
 
@@ -101,9 +89,16 @@ def main() -> None:
     logging.getLogger("remargin").handlers = [_Warnings()]
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded: threads that wait do not spin
     signal.signal(signal.SIGTERM, _stop)  # so that half-written folders are cleaned up
-    signal.signal(signal.SIGINT, _interrupt)
     try:
-        app()
+        with leaving_at_once():
+            code = app(prog_name=ROOT, standalone_mode=False)
+        if isinstance(code, int):  # of an exit; the result of a verb is no number
+            sys.exit(code)
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error)
+            sys.exit(2)
+        fail(mistake(error))
     except InputError as error:
         fail(_possible(str(error)))
     except OSError as error:
@@ -135,11 +130,6 @@ def fail(message: str) -> None:
     """One line on standard error, and exit code 2."""
     tell(f"error: {message}", error=True)
     sys.exit(2)
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    tell("\ninterrupted; the same command continues where it can, `fit` with --resume", error=True)
-    signal.default_int_handler(number, frame)
 
 
 def _stop(number: int, frame: Any) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import HYBRID, Config, IndexModel
+from remargin.cli.options import HYBRID, Config, DocumentLength, DocumentPrefix, IndexModel, QueryLength, QueryPrefix
 from remargin.cli.search import tell_fusion
-from remargin.progress import tell
+from remargin.progress import show
 
 SHOWN = 240  # characters of a document
 
@@ -22,19 +22,52 @@ def ask(
     model: IndexModel = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Collection to read the texts from.", show_default="the collection of the index"),
+        typer.Option(help="Collection to read the texts from.", show_default="the index, or its collection"),
     ] = None,
     hybrid: Annotated[str | None, typer.Option(help=HYBRID, show_default="as the index was made")] = None,
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
     config: Config = None,
-) -> None:
-    """Ask an index one question, and show the best documents."""
+) -> dict[str, Any]:
+    """Ask an index one question, and show the best documents.
+
+    Examples:
+        remargin ask "how do I get my money back?" --index faq.index
+    """
     import remargin
 
-    answers = remargin.ask(question, index, k, model, data, hybrid)
-    tell_fusion(index, model, hybrid)
+    answers = remargin.ask(
+        question,
+        index,
+        k,
+        model,
+        data,
+        hybrid,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
+    )
+    fusion = tell_fusion(index, model, hybrid)
     for place, answer in enumerate(answers, 1):
-        tell(f"{place}. {answer.id}  {answer.score:.3f}")
+        show(f"{place}. {answer.id}  {answer.score:.3f}")
         if answer.text is not None:
-            tell(textwrap.indent(textwrap.fill(textwrap.shorten(answer.text, SHOWN, placeholder=" ...")), "   "))
+            show(textwrap.indent(textwrap.fill(_shortened(answer.text)), "   "))
     if not answers:
-        tell("nothing found")
+        show("nothing found")
+    return {"question": question, "index": index, "answers": answers, "fusion": fusion}
+
+
+def _shortened(text: str) -> str:
+    """The beginning of a text, cut between words where there are some.
+
+    >>> _shortened("one text"), _shortened("图" * 300) == "图" * 240 + " ..."
+    ('one text', True)
+    """
+    text = " ".join(text.split())
+    if len(text) <= SHOWN:
+        return text
+    beginning, _, last = text[: SHOWN + 1].rpartition(" ")
+    return f"{beginning if len(last) < SHOWN // 4 else text[:SHOWN]} ..."

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from remargin.cli.options import BOUND, Config, SkipBad, Threads, model_names
-from remargin.cli.screen import print_tables, say
-from remargin.progress import tell
+from remargin.cli.screen import print_tables, table_data
+from remargin.progress import say, tell
 
 
 def benchmark(
@@ -48,8 +48,12 @@ def benchmark(
     overwrite: Annotated[bool, typer.Option(help="Measure everything again, and replace earlier results.")] = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Measure models without training them, on several collections, beside BM25 and published results (table 5)."""
+) -> dict[str, Any]:
+    """Measure models without training them, on several collections, beside BM25 and published results (table 5).
+
+    Examples:
+        remargin benchmark --model minilm after=runs/faq/model --out runs/beir
+    """
     import remargin
 
     tables = remargin.benchmark(
@@ -57,3 +61,4 @@ def benchmark(
     )
     print_tables(tables.values())
     tell(f"\nwrote {out}")
+    return {"out": out, "tables": {name: table_data(table) for name, table in tables.items()}}

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Data, Overwrite, SkipBad, Threads
+from remargin.cli.options import (
+    Config,
+    Data,
+    DocumentLength,
+    DocumentPrefix,
+    Overwrite,
+    QueryLength,
+    QueryPrefix,
+    SkipBad,
+    Threads,
+)
 from remargin.cli.screen import print_tables
 from remargin.progress import tell
 
@@ -33,15 +43,38 @@ def blend(
             show_default="nDCG@10",
         ),
     ] = None,
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Blend a trained encoder with its start: WEIGHT x trained + (1 - WEIGHT) x starting weights."""
+) -> dict[str, Any]:
+    """Blend a trained encoder with its start: WEIGHT x trained + (1 - WEIGHT) x starting weights.
+
+    Examples:
+        remargin blend minilm runs/faq/last --weight 0.5 --out half
+        remargin blend minilm runs/faq/last --data pairs:faq.csv --out blended
+    """
     import remargin
 
-    made = remargin.blend(start, trained, weight, out, data, split, measure, skip_bad, overwrite)
+    made = remargin.blend(
+        start,
+        trained,
+        weight,
+        out,
+        data,
+        split,
+        measure,
+        skip_bad,
+        overwrite,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
+    )
     if made.path is not None:
         from remargin.reports.blend_file import path_table, path_words
 
@@ -50,3 +83,4 @@ def blend(
     elif data is not None:
         tell(f"{start} is a raw backbone, no start to go back to: the weight is 1", error=True)
     tell(f"wrote {out}: {made.weight:g} x {trained} + {round(1 - made.weight, 6):g} x {start}")
+    return {"out": out, "weight": made.weight, "path": made.path}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,8 +38,13 @@ def compare(
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     config: Config = None,
-) -> None:
-    """Compare run files query by query, with significance tests: equivalent, non-inferior or different."""
+) -> dict[str, Any]:
+    """Compare run files query by query, with significance tests: equivalent, non-inferior or different.
+
+    Examples:
+        remargin compare --data pairs:faq.csv --runs bm25.trec dense.trec
+        remargin compare --data faq --runs a.trec b.trec c.trec --out table.tex
+    """
     import remargin
     from remargin.reports.comparing import comparison_tables, comparison_text
 
@@ -56,3 +61,4 @@ def compare(
         print_tables(comparison_tables(comparison))
     else:
         print(comparison_text(comparison, format), end="")
+    return vars(comparison)

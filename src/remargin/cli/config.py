@@ -8,11 +8,16 @@ from typing import Any
 
 import yaml
 
+from remargin.cli.mistakes import ROOT, meant_option
 from remargin.errors import InputError
 
 
 def read_config(
-    path: str | Path, known: Collection[str], lists: Collection[str] = (), flags: Collection[str] | None = None
+    path: str | Path,
+    known: Collection[str],
+    lists: Collection[str] = (),
+    flags: Collection[str] | None = None,
+    verb: str | None = None,
 ) -> dict[str, Any]:
     """The settings in a YAML file, by flag name: `document-length: 200` or `document_length: 200`.
 
@@ -21,6 +26,7 @@ def read_config(
         known: the settings that there are.
         lists: those of them that may have several values. One value is a list of one.
         flags: those of them that are true or false; without, any may be.
+        verb: the command that they are for.
 
     Raises:
         InputError: for a file that is not there or not a YAML mapping, and for settings that the verb does not have or
@@ -62,7 +68,10 @@ def read_config(
         raise InputError(problem, file=path, do=do)
     unknown = sorted(set(named) - set(known))
     if unknown:
-        do = f"it takes {', '.join(sorted(name.replace('_', '-') for name in known))}"
+        meant = [meant_option(name, [other.replace("_", "-") for other in known]) for name in unknown]
+        likely = ", ".join(option.removeprefix("--") for option in meant if option is not None)
+        lists_all = f"{ROOT} {verb or 'COMMAND'} --help lists all"
+        do = f"did you mean {likely}? ({lists_all})" if likely else lists_all
         raise InputError(f"unknown setting {', '.join(map(repr, unknown))}", file=path, do=do)
     for name, value in named.items():
         if isinstance(value, dict | list) and name not in lists:

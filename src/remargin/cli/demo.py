@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import BATCH_SIZE, DATA, INT, MODEL, Config, Threads
+from remargin.cli.options import BATCH_SIZE, DATA, INT, MODEL, Config, Language, Threads
 
 
 def demo(
@@ -24,10 +24,17 @@ def demo(
         int, typer.Option(min=3, metavar=INT, help="Maximum document length in tokens while training.")
     ] = 64,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    language: Language = "auto",
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Fine-tune a real encoder on docstrings or on your own texts, and measure the gain. Needs no GPU, no download."""
+) -> dict[str, Any]:
+    """Fine-tune a real encoder on docstrings or on your own texts, and measure the gain. Needs no GPU, no download.
+
+    Examples:
+        remargin demo
+        remargin demo --data pairs:faq.csv --out runs/faq-demo
+    """
     import remargin
 
-    remargin.demo(data, model, out, steps, batch_size, document_length, training_length, seed)
+    metrics = remargin.demo(data, model, out, steps, batch_size, document_length, training_length, seed, language)
+    return {"out": out, "model": out / "model", **metrics}

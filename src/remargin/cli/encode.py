@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Overwrite, Precision, RequiredData, RequiredModel, SkipBad, Threads
+from remargin.cli.options import (
+    Config,
+    DocumentLength,
+    DocumentPrefix,
+    Overwrite,
+    PassageLength,
+    PassageOverlap,
+    Precision,
+    QueryLength,
+    QueryPrefix,
+    RequiredData,
+    RequiredModel,
+    SkipBad,
+    Threads,
+)
 from remargin.progress import tell
 
 if TYPE_CHECKING:
     from remargin.retrieval.vectors import Made
 
-PassageLength = Annotated[
-    int | None,
-    typer.Option(
-        help="Split documents into passages of this many tokens; the best passage gives the document's score."
-    ),
-]
-PassageOverlap = Annotated[
-    int | None,
-    typer.Option(help="Overlap of neighbouring passages in tokens.", show_default="a quarter of --passage-length"),
-]
-Length = Annotated[
-    int | None,
-    typer.Option(min=3, help="Maximum text length in tokens; longer texts are truncated.", show_default="the model's"),
-]
 DTYPE = "Data type of the stored vectors: float32, or float16 for half the size."
 
 
@@ -37,15 +37,22 @@ def encode(
     kind: Annotated[str, typer.Option(help="Texts to encode: documents or queries.")] = "documents",
     dtype: Annotated[str, typer.Option(help=DTYPE)] = "float32",
     precision: Precision = "auto",
-    passage_length: PassageLength = None,
+    passage_length: PassageLength = "auto",
     passage_overlap: PassageOverlap = None,
-    length: Length = None,
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Encode a collection's texts as vectors, in a memory-mapped matrix. If interrupted, the same command resumes."""
+) -> dict[str, Any]:
+    """Encode a collection's texts as vectors, in a memory-mapped matrix. If interrupted, the same command resumes.
+
+    Examples:
+        remargin encode --data pairs:faq.csv --model runs/faq/model --out vectors
+    """
     import remargin
 
     vectors = remargin.encode(
@@ -57,18 +64,25 @@ def encode(
         precision=precision,  # type: ignore[arg-type]
         passage_length=passage_length,
         passage_overlap=passage_overlap,
-        length=length,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
         skip_bad=skip_bad,
         overwrite=overwrite,
     )
     rows, dimension = vectors.matrix.shape
     tell(f"wrote {out}: {len(vectors.ids):,} {kind}, {rows:,} vectors of {dimension} numbers ({dtype})")
-    tell_truncated(vectors.truncated, rows, vectors.made)
+    tell_lengths(vectors.truncated, rows, vectors.made, vectors.passages_line())
+    counts = {kind: len(vectors.ids), "vectors": rows, "dimension": dimension, "truncated": vectors.truncated}
+    return {"out": out, **counts}
 
 
-def tell_truncated(truncated: int, rows: int, made: Made) -> None:
-    """Say how many texts were truncated, if any were."""
+def tell_lengths(truncated: int, rows: int, made: Made, split: str | None) -> None:
+    """Say how many texts were split into passages, and how many were truncated, if any were."""
+    if split is not None:
+        tell(split)
     if truncated:
         whole = made.kind != "documents" or made.passage_length is not None
-        advice = "" if whole else "; --passage-length reads them whole"
+        advice = "" if whole else "; --passage-length auto reads them whole"
         tell(f"longer than {made.length} tokens and truncated: {truncated:,} ({truncated / rows:.1%}){advice}")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from remargin.cli.options import MODEL, Config, Overwrite, SkipBad, Threads
 from remargin.progress import tell
+
+if TYPE_CHECKING:
+    from remargin.integrations.exporting import Exported
 
 DATA = "With --int8: collection whose test split measures its loss of nDCG@10. For vectors: where their collection is."
 
@@ -32,8 +35,13 @@ def export(
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Export a model for the Hugging Face hub and ONNX Runtime, or the vectors of an index as Parquet."""
+) -> Exported:
+    """Export a model for the Hugging Face hub and ONNX Runtime, or the vectors of an index as Parquet.
+
+    Examples:
+        remargin export --model runs/faq/model --out faq-hub --onnx
+        remargin export --index faq.index --out faq.parquet
+    """
     import remargin
 
     exported = remargin.export(
@@ -52,7 +60,8 @@ def export(
     )
     if exported.rows is not None:
         tell(f"wrote {out}: {exported.rows:,} vectors{' with their texts' if texts else ''}")
-        return
+        return exported
     tell(f"wrote {out}: the model and its card, README.md")
     if exported.url is not None:
         tell(f"pushed to {exported.url}")
+    return exported

@@ -9,19 +9,28 @@ import typer
 
 from remargin.cli.options import (
     BATCH_SIZE,
+    DOCUMENT_LENGTH,
+    DOCUMENT_PREFIX,
     IN_BATCH,
+    LANGUAGE,
+    OF_THE_MODEL,
     PATIENCE,
     PER_TRIPLET,
+    QUERY_LENGTH,
+    QUERY_PREFIX,
     START,
     TRIPLETS,
-    RequiredData,
     config_option,
     skip_bad_option,
     threads_option,
 )
+from remargin.cli.options import DATA as COLLECTION
 from remargin.progress import tell
 
+NEEDED = "required, but for --resume"
 DATA, LOSS, SCHEDULE, SPEED, VALIDATION, OUTPUT = "Data", "Loss", "Schedule", "Speed", "Validation", "Output"
+
+LENGTHS = "the model's own; {} for the presets of the paper"
 
 
 def _option(panel: str | None, help: str, default: str | bool = True) -> Any:
@@ -33,9 +42,11 @@ def _option(panel: str | None, help: str, default: str | bool = True) -> Any:
 
 
 def fit(
-    data: RequiredData,
-    model: Annotated[str, _option(None, START)],
-    out: Annotated[Path, _option(None, "Folder of the training run: models, metrics, checkpoint, settings.")],
+    data: Annotated[str | None, _option(None, COLLECTION, NEEDED)] = None,
+    model: Annotated[str | None, _option(None, START, NEEDED)] = None,
+    out: Annotated[
+        Path | None, _option(None, "Folder of the training run: models, metrics, checkpoint, settings.", NEEDED)
+    ] = None,
     target: Annotated[
         str | None,
         _option(
@@ -47,6 +58,13 @@ def fit(
     ] = None,
     minutes: Annotated[
         float | None, _option(None, "Time for all of it, in minutes; training takes fewer steps to fit.", "no limit")
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<path>",
+            help="Folder of an interrupted training run to resume. All else follows from its config.yaml.",
+        ),
     ] = None,
     steps: Annotated[int | None, _option(SCHEDULE, "Number of optimiser steps.", "by the number of pairs")] = None,
     epochs: Annotated[
@@ -89,16 +107,19 @@ def fit(
     pooling: Annotated[str, _option(DATA, "Pooling of token vectors: auto, cls, cls+linear, cls+pooler or mean.")] = (
         "auto"
     ),
-    query_length: Annotated[
-        int | None, _option(DATA, "Maximum query length in tokens.", "the model's own, or 30")
-    ] = None,
-    document_length: Annotated[
-        int | None, _option(DATA, "Maximum document length in tokens.", "the model's own, or 200")
-    ] = None,
+    query_length: Annotated[int | None, _option(DATA, QUERY_LENGTH, LENGTHS.format(30))] = None,
+    document_length: Annotated[int | None, _option(DATA, DOCUMENT_LENGTH, LENGTHS.format(200))] = None,
     training_length: Annotated[
         int | None,
-        _option(DATA, "Maximum document length in tokens while training; shorter is faster.", "the document length"),
+        _option(
+            DATA,
+            "Maximum document length in tokens while training; shorter is faster.",
+            "the document length, at most 512",
+        ),
     ] = None,
+    language: Annotated[str, _option(DATA, LANGUAGE)] = "auto",
+    query_prefix: Annotated[str | None, _option(DATA, QUERY_PREFIX, OF_THE_MODEL)] = None,
+    document_prefix: Annotated[str | None, _option(DATA, DOCUMENT_PREFIX, OF_THE_MODEL)] = None,
     skip_bad: Annotated[bool, skip_bad_option(DATA)] = False,
     in_batch: Annotated[bool | None, _option(LOSS, IN_BATCH, "no-in-batch")] = None,
     error: Annotated[str | None, _option(LOSS, "Error between margin and target: l2, l1 or softplus.", "l2")] = None,
@@ -226,17 +247,27 @@ def fit(
     ] = None,
     save_every: Annotated[int | None, _option(OUTPUT, "Steps between checkpoints.", "100")] = None,
     log_every: Annotated[int | None, _option(OUTPUT, "Steps between log lines.", "10")] = None,
-    resume: Annotated[bool, _option(OUTPUT, "Resume an interrupted training run.")] = False,
     tensorboard: Annotated[bool, _option(OUTPUT, "Also log to TensorBoard.")] = False,
     loggers: Annotated[
         list[str] | None,
         _option(OUTPUT, "Further Lightning logger, as its class and arguments: 'a_package.ALogger name=x'."),
     ] = None,
     config: Annotated[Path | None, config_option(OUTPUT)] = None,
-) -> None:
-    """Fine-tune an encoder on your texts. OUT/model is the model to use."""
+) -> dict[str, Any]:
+    """Fine-tune an encoder on your texts. OUT/model is the model to use.
+
+    Examples:
+        remargin fit --data pairs:faq.csv --model minilm --out runs/faq
+        remargin fit --data pairs:faq.csv --model minilm --minutes 10 --out runs/quick
+        remargin fit --resume runs/faq
+    """
     given = {name: value for name, value in locals().items() if value is not None}
     import remargin
 
+    if resume == "":  # the one in --out
+        given["resume"] = True
     fitted = remargin.fit(**{name: value for name, value in given.items() if name not in ("threads", "config")})
     tell(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s")
+    parts = ("steps", "triplets", "seconds", "stopped_early", "measure", "before", "best", "weight", "fusion", "away")
+    outcome = None if fitted.outcome is None else fitted.outcome.plain()
+    return {"model": fitted.model, **{name: getattr(fitted, name) for name in parts}, "outcome": outcome}

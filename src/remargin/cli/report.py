@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,8 +26,12 @@ def report(
     ] = None,
     overwrite: Overwrite = False,
     config: Config = None,
-) -> None:
-    """Make one HTML page of experiments and training runs: tables, figures and settings, without any other file."""
+) -> dict[str, Any]:
+    """Make one HTML page of experiments and training runs: tables, figures and settings, without any other file.
+
+    Examples:
+        remargin report runs/faq --out report.html
+    """
     import remargin
 
     sections = remargin.report(folders, out, title, overwrite)
@@ -38,3 +42,4 @@ def report(
     }
     many = ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
     tell(f"wrote {out}: {many}, {out.stat().st_size / 1000:,.0f} kB")
+    return {"out": out, **{f"{what}s": count for what, count in counts.items()}}

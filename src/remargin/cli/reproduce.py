@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,9 +18,9 @@ from remargin.cli.options import (
     is_typed,
     model_names,
 )
-from remargin.cli.screen import print_tables, say
+from remargin.cli.screen import print_tables
 from remargin.errors import refuse_idle
-from remargin.progress import tell
+from remargin.progress import say, show, tell
 
 if TYPE_CHECKING:
     from remargin.study.scheduler import Schedule
@@ -192,8 +192,13 @@ def reproduce(
     ] = None,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Reproduce tables and figures of the paper, and the study beyond it, with your own models and data."""
+) -> dict[str, Any]:
+    """Reproduce tables and figures of the paper, and the study beyond it, with your own models and data.
+
+    Examples:
+        remargin reproduce variants --data faq --model minilm --out study --plan
+        remargin reproduce all --out study
+    """
     import remargin
     from remargin.paper.claims.table import checked_only
     from remargin.paper.running import ALL, CLAIMS
@@ -212,11 +217,10 @@ def reproduce(
             *(jobs, given, typed, say),
         )
         if plan:
-            _show_plan(remargin.planned(*arguments))
-            return
+            return _show_plan(remargin.planned(*arguments))
         made = remargin.reproduce(*arguments)
     for section in map(Section.load, made.sections):
-        tell("\n".join(section.summary))
+        show("\n".join(section.summary))
         if section.name != CLAIMS:
             print_tables(section.tables)
         elif len(experiments) > 1 or experiments[0] in (
@@ -226,9 +230,10 @@ def reproduce(
             print_tables(map(checked_only, section.tables))
         print()
     tell(f"wrote {made.page}")
+    return {"out": out, "page": made.page, "sections": made.sections}
 
 
-def _show_plan(plan: Schedule) -> None:
+def _show_plan(plan: Schedule) -> dict[str, Any]:
     """Print every training run and measurement: whether it is done, to do, or waits for what dev chooses."""
     from remargin.study.scheduler import time_left
 
@@ -240,7 +245,8 @@ def _show_plan(plan: Schedule) -> None:
     }
     for state, tasks in groups.items():
         for task in tasks:
-            tell(f"{state:>20}  {task.key}" + (f", {task.triplets:,} triplets" if task.triplets else ""))
+            show(f"{state:>20}  {task.key}" + (f", {task.triplets:,} triplets" if task.triplets else ""))
     counts = ", ".join(f"{len(tasks):,} {state}" for state, tasks in groups.items() if tasks)
     time = "" if plan.seconds is None else f"; about {time_left(plan.seconds)} of training"
-    tell(f"{plan.total:,} training runs and measurements: {counts}{time}")
+    show(f"{plan.total:,} training runs and measurements: {counts}{time}")
+    return {state: [task.key for task in tasks] for state, tasks in groups.items()} | {"seconds": plan.seconds}

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import RUN_FILE, Config, Overwrite, Precision, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import (
+    RUN_FILE,
+    Config,
+    DocumentLength,
+    DocumentPrefix,
+    Overwrite,
+    PassageLength,
+    PassageOverlap,
+    Precision,
+    QueryLength,
+    QueryPrefix,
+    RequiredData,
+    SkipBad,
+    Split,
+    Threads,
+)
 from remargin.progress import tell
 
 
 def rerank(
     data: RequiredData,
-    model: Annotated[str, typer.Option(help="Encoder or cross-encoder: a folder or a Hugging Face name.")],
+    model: Annotated[str, typer.Option(help="Encoder or cross-encoder: minilm, a folder, or a Hugging Face name.")],
     run: Annotated[Path, typer.Option(help="Run file to re-rank.")],
     out: Annotated[Path, typer.Option(help=RUN_FILE)],
     depth: Annotated[
@@ -24,10 +39,20 @@ def rerank(
     split: Split = "test",
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
+    passage_length: PassageLength = "auto",
+    passage_overlap: PassageOverlap = None,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Re-rank the documents of a run file, by an encoder's similarity or a cross-encoder's score."""
+) -> dict[str, Any]:
+    """Re-rank the documents of a run file, by an encoder's similarity or a cross-encoder's score.
+
+    Examples:
+        remargin rerank --data faq --model runs/faq/model --run a.trec --out b.trec
+    """
     import remargin
 
     reranked = remargin.rerank(
@@ -40,5 +65,12 @@ def rerank(
         skip_bad=skip_bad,
         out=out,
         overwrite=overwrite,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
+        passage_length=passage_length,
+        passage_overlap=passage_overlap,
     )
     tell(f"wrote {out}: {len(reranked):,} queries")
+    return {"out": out, "queries": len(reranked)}

@@ -1,16 +1,14 @@
-"""Tables and progress messages on the screen."""
+"""Tables on the screen."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-from remargin.progress import tell
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from remargin.reports.tables import Table
+    from remargin.reports.tables import Cell, Table
 
 
 def screen_width() -> int | None:
@@ -24,6 +22,15 @@ def print_tables(tables: Iterable[Table]) -> None:
     print("\n".join(table.terminal(width, styled=width is not None) for table in tables), end="")
 
 
-def say(line: str) -> None:
-    """Show a progress message, on standard error."""
-    tell(line, error=True)
+def table_data(table: Table) -> dict[str, Any]:
+    """A table for machines: each row as an object of its columns, with numbers in full precision."""
+    rows = [
+        {"block": block.label, **dict(zip(table.header, (_value(cell) for cell in row), strict=True))}
+        for block in table.blocks
+        for row in block.rows
+    ]
+    return {"title": table.title, "rows": rows, "notes": table.notes}
+
+
+def _value(cell: Cell) -> float | str:
+    return cell.text if cell.value is None else cell.value

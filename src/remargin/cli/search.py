@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remargin.cli.options import HYBRID, MODEL, RUN_FILE, Config, Overwrite, RequiredData, SkipBad, Split, Threads
+from remargin.cli.options import (
+    HYBRID,
+    LANGUAGE,
+    MODEL,
+    RUN_FILE,
+    Config,
+    DocumentLength,
+    DocumentPrefix,
+    Overwrite,
+    PassageLength,
+    PassageOverlap,
+    QueryLength,
+    QueryPrefix,
+    RequiredData,
+    SkipBad,
+    Split,
+    Threads,
+)
 from remargin.progress import tell
 from remargin.retrieval.base import BACKENDS
+
+if TYPE_CHECKING:
+    from remargin.retrieval.hybrid import HybridSettings
 
 
 def search(
@@ -28,22 +48,53 @@ def search(
     hybrid: Annotated[
         str | None, typer.Option(help=HYBRID, show_default="as an index folder was made; off for a kind of index")
     ] = None,
+    language: Annotated[
+        str | None, typer.Option(help=LANGUAGE, show_default="auto; an index folder has its own")
+    ] = None,
+    query_length: QueryLength = None,
+    document_length: DocumentLength = None,
+    query_prefix: QueryPrefix = None,
+    document_prefix: DocumentPrefix = None,
+    passage_length: PassageLength = "auto",
+    passage_overlap: PassageOverlap = None,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Rank a collection's documents for each of its queries, and write a TREC run file."""
+) -> dict[str, Any]:
+    """Rank a collection's documents for each of its queries, and write a TREC run file.
+
+    Examples:
+        remargin search --data pairs:faq.csv --index faq.index --out dense.trec
+        remargin search --data pairs:faq.csv --index bm25 --out bm25.trec
+    """
     import remargin
 
     run = remargin.search(
-        data, index, model, k, split=split, skip_bad=skip_bad, out=out, overwrite=overwrite, hybrid=hybrid
+        data,
+        index,
+        model,
+        k,
+        split=split,
+        skip_bad=skip_bad,
+        out=out,
+        overwrite=overwrite,
+        hybrid=hybrid,
+        language=language,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
+        passage_length=passage_length,
+        passage_overlap=passage_overlap,
     )
-    tell_fusion(index, model, hybrid)
+    fusion = tell_fusion(index, model, hybrid)
     tell(f"wrote {out}: {len(run):,} queries")
+    return {"out": out, "queries": len(run), "fusion": fusion}
 
 
-def tell_fusion(index: str | Path, model: str | None, hybrid: str | None) -> None:
-    """Say that BM25 and the encoder were fused, and with which weight, if they were."""
+def tell_fusion(index: str | Path, model: str | None, hybrid: str | None) -> HybridSettings | None:
+    """Say that BM25 and the encoder were fused, and with which weight, if they were. Returns it."""
     from remargin.retrieval.searching import fusion_of
 
     if (fusion := fusion_of(index, model, hybrid)) is not None:
         tell(str(fusion))
+    return fusion

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from remargin.cli.options import BATCH_SIZE, DATA_WITH_SPLITS, IN_BATCH, START, TRIPLETS, Config, Threads
-from remargin.cli.screen import print_tables, say
-from remargin.progress import tell
+from remargin.cli.screen import print_tables, table_data
+from remargin.progress import say, show, tell
 
 
 def sweep(
@@ -34,13 +34,22 @@ def sweep(
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Train with each value of a loss parameter, choose the best value on dev, and report the cost."""
+) -> dict[str, Any]:
+    """Train with each value of a loss parameter, choose the best value on dev, and report the cost.
+
+    Examples:
+        remargin sweep --data pairs:faq.csv --model minilm --out runs/margins
+    """
     import remargin
 
     section = remargin.sweep(
         data, model, out, parameter, values, in_batch, run_triplets, batch_size, learning_rate, triplets, seed, say=say
     )
     print_tables(section.tables)
-    tell("\n".join(["", *section.summary]))
+    show("\n".join(["", *section.summary]))
     tell(f"wrote {out / section.name}")
+    return {
+        "out": out / section.name,
+        "summary": section.summary,
+        "tables": [table_data(table) for table in section.tables],
+    }

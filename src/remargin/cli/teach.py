@@ -70,12 +70,16 @@ def teach(
     overwrite: Annotated[bool, overwrite_option(RUNNING)] = False,
     threads: Annotated[int | None, threads_option(RUNNING)] = None,
     config: Annotated[Path | None, config_option(RUNNING)] = None,
-) -> None:
+) -> dict[str, Any]:
     """Add a teacher's scores to triplets, for `remargin fit --target teacher`.
 
     The scores come from one of --model, --train-from and --scores.
     If interrupted, the same command resumes: scoring after the last block
     of pairs, training from the last checkpoint.
+
+    Examples:
+        remargin teach --data faq --triplets a.tsv --train-from minilm --out b.tsv
+        remargin teach --triplets a.tsv --scores scores.tsv --out b.tsv
     """
     given = {name: value for name, value in locals().items() if name not in ("threads", "config")}
     import remargin
@@ -87,3 +91,4 @@ def teach(
     speed = f"{taught.seconds:,.1f} s, {taught.pairs_per_second:,.0f} a second"
     tell(f"wrote {out}: {taught.triplets:,} triplets, {taught.pairs:,} distinct pairs in {speed}")
     tell(f"wrote {out}.json")
+    return {"out": out, **vars(taught)}

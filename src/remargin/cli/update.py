@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,8 +26,13 @@ def update(
     skip_bad: SkipBad = False,
     threads: Threads = None,
     config: Config = None,
-) -> None:
-    """Update an index in place: follow a collection (--data), add vectors (--vectors), or delete (--delete)."""
+) -> dict[str, Any]:
+    """Update an index in place: follow a collection (--data), add vectors (--vectors), or delete (--delete).
+
+    Examples:
+        remargin update --index faq.index --data pairs:faq.csv
+        remargin update --index faq.index --delete ids.txt
+    """
     import remargin
 
     changes = remargin.update(
@@ -41,3 +46,4 @@ def update(
         skip_bad=skip_bad,
     )
     tell(f"{index}: {changes.added:,} added, {changes.replaced:,} replaced, {changes.deleted:,} deleted")
+    return {"index": index, **vars(changes)}

@@ -25,7 +25,7 @@ class BeirFolder:
             do = f"a folder is expected; for a table of pairs write pairs:{folder}"
             raise InputError("is a file", file=folder, do=do)
         if not folder.is_dir():
-            do = "check the path; or did you mean irds:NAME, docstrings:PACKAGE or pairs:FILE?"
+            do = "check the path; or did you mean pairs:FILE, files:FOLDER, docstrings:PACKAGE or irds:NAME?"
             raise InputError("no such folder", file=folder, do=do)
         self._corpus = self._file("corpus.jsonl")
         self._queries = self._file("queries.jsonl")
@@ -52,6 +52,8 @@ class BeirFolder:
         path = find_file(self._folder, name)
         if path is None:
             do = "a BEIR folder has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, each also as .gz"
+            if name == "corpus.jsonl":
+                do += f"; for a folder of text files write files:{self._folder}"
             raise InputError("no such file", file=self._folder / name, do=do)
         return path
 

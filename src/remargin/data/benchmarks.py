@@ -10,7 +10,8 @@ Known pitfalls, and how they are handled here:
 - BEIR measures MS MARCO on dev. Its test split is TREC-DL 2019.
 - Grades: nDCG takes them as gains. TREC-DL counts 2 and more as relevant in all other measures, R(rel=2)@1000.
 - Unjudged documents count as not relevant; `Evaluation.judged` says how many there are.
-- Empty documents, and judgments for documents that the corpus lacks, stop the load. `skip_bad` sets them aside.
+- Documents without text are kept and counted; judgments may name them.
+- Judgments for documents that the corpus lacks stop the load. `skip_bad` sets them aside.
 """
 
 from __future__ import annotations

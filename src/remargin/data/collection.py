@@ -11,10 +11,14 @@ import numpy as np
 from remargin.data.beir import BeirFolder
 from remargin.data.docstrings import Docstrings
 from remargin.data.irds import IrDataset
+from remargin.data.pair_columns import parse_options
 from remargin.data.pairs import Pairs
 from remargin.data.source import Source, checked_texts, unknown_id
 from remargin.data.tables import Rejects
+from remargin.data.text_files import TextFiles
 from remargin.errors import InputError
+
+KINDS = "pairs:FILE, files:FOLDER, docstrings:PACKAGE or irds:NAME"
 
 
 def has_queries(source: Source, split: str) -> bool:
@@ -30,13 +34,14 @@ def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:
     | `path/to/folder`          | a BEIR folder, gzipped or not, or what `remargin prepare` wrote         |
     | `irds:NAME`               | a data set of ir_datasets                                               |
     | `docstrings:A,B`          | docstrings of `stdlib`, of installed packages, or of a folder of code   |
-    | `pairs:FILE`              | a table with a query column and a document column                       |
+    | `pairs:FILE`              | a table with a query column and a document column; see `Pairs`          |
+    | `files:FOLDER`            | a folder of Markdown, reStructuredText, HTML and plain text files       |
     """
     rejects = rejects or Rejects()
     kind, colon, rest = str(data).partition(":")
     if not str(data).strip():
-        raise InputError("no collection is named", do="give a folder, irds:NAME, docstrings:PACKAGE or pairs:FILE")
-    if colon and kind in ("irds", "docstrings", "pairs") and not rest:
+        raise InputError("no collection is named", do=f"give a BEIR folder, {KINDS}")
+    if colon and kind in ("irds", "docstrings", "pairs", "files") and not rest:
         raise InputError(f"nothing after {kind}:", do="see `remargin prepare --help` for what --data takes")
     if colon and kind == "irds":
         return IrDataset(rest)
@@ -44,7 +49,25 @@ def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:
         return Docstrings(rest.split(","), rejects)
     if colon and kind == "pairs":
         return Pairs(rest, rejects)
+    if colon and kind == "files":
+        return TextFiles(rest)
     return BeirFolder(Path(data), rejects)
+
+
+def named_paths(data: str | Path) -> list[Path]:
+    """The files and folders that a `--data` string names, whether they are there or not.
+
+    >>> [str(path) for path in named_paths("pairs:faq.csv?id=nr&corpus=docs.jsonl")]
+    ['faq.csv', 'docs.jsonl']
+    """
+    kind, colon, rest = str(data).partition(":")
+    if colon and kind == "pairs":
+        name, _, options = rest.partition("?")
+        corpus = parse_options(Path(name), options).get("corpus")
+        return [Path(name), *([Path(corpus)] if corpus else [])]
+    if colon and kind in ("irds", "docstrings", "files"):
+        return [Path(part) for part in rest.split(",")] if kind == "docstrings" else [Path(rest)][kind == "irds" :]
+    return [Path(data)]
 
 
 @dataclass
@@ -71,7 +94,7 @@ class Collection:
         """Read a collection into memory.
 
         Args:
-            data: a BEIR folder, "irds:NAME", "docstrings:PACKAGES" or "pairs:FILE"; see `open_source`.
+            data: a BEIR folder, "pairs:FILE", "files:FOLDER", "docstrings:PACKAGES" or "irds:NAME"; see `open_source`.
             split: "train", "dev" or "test", or whatever other split the collection has.
             skip_bad: set bad input aside in `rejects` instead of raising an InputError.
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remargin.data.source import SPLITS, Judgment, Text
-from remargin.data.splits import near_duplicates, normalised, split_of
+from remargin.data.splits import leaking_pairs, normalised, split_of
 from remargin.data.tables import SKIP, Rejects
 from remargin.errors import InputError
 from remargin.files.shapes import encodable
@@ -87,38 +87,19 @@ class Docstrings:
         self.notes["identical documents merged"] = len(by_name) - len(documents)
         modules = {doc.name: doc.module for doc in documents.values()}
         splits = {name: split_of(module) for name, module in modules.items()}
-        dropped = self._leaks(splits, documents, list(pairs))
+        bodies = {doc.name: doc.body for doc in documents.values()}
+        repeated, near = leaking_pairs(list(pairs), splits, bodies)
+        self.notes["pairs dropped because a held-out split has their query"] = len(repeated)
+        self.notes["train pairs dropped as near-duplicates of held-out documents"] = len(near)
         judgments: defaultdict[str, list[Judgment]] = defaultdict(list)
         queries: dict[str, Text] = {}
         for (key, name), doc in pairs.items():
-            if (key, name) in dropped:
+            if (key, name) in repeated or (key, name) in near:
                 continue
             query = queries.setdefault(key, Text(_query_id(key), doc.summary, doc.file, doc.line))
             judgments[splits[name]].append(Judgment(query.id, name, 1, doc.file, doc.line))
         texts = [Text(doc.name, f"{doc.name}\n{doc.body}", doc.file, doc.line) for doc in documents.values()]
         return _Collected(texts, list(queries.values()), judgments)
-
-    def _leaks(
-        self, splits: dict[str, str], documents: dict[str, Docstring], pairs: list[tuple[str, str]]
-    ) -> set[tuple[str, str]]:
-        """Pairs to drop: queries that a held-out split has too, and train documents that nearly repeat held-out ones.
-
-        Test comes first, then dev, then train: a pair that repeats an earlier split is dropped.
-        """
-        leaks: set[tuple[str, str]] = set()
-        queries: dict[str, set[str]] = {split: {q for q, d in pairs if splits[d] == split} for split in SPLITS}
-        earlier = {"test": set(), "dev": queries["test"], "train": queries["test"] | queries["dev"]}
-        for query, name in pairs:
-            if query in earlier[splits[name]]:
-                leaks.add((query, name))
-        self.notes["pairs dropped because a held-out split has their query"] = len(leaks)
-        bodies: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        for doc in documents.values():
-            bodies["train" if splits[doc.name] == "train" else "held out"][doc.name] = doc.body
-        alike = near_duplicates(bodies["train"], of=bodies["held out"])
-        near = {(query, name) for query, name in pairs if name in alike} - leaks
-        self.notes["train pairs dropped as near-duplicates of held-out documents"] = len(near)
-        return leaks | near
 
     def _read(self, package: str, root: Path) -> Iterator[Docstring]:
         """The docstrings below a folder, or of one file, in order of path and line."""

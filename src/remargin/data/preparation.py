@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from remargin.data.beir import QrelsWriter, append_texts
-from remargin.data.collection import open_source
+from remargin.data.collection import named_paths, open_source
 from remargin.data.ids import Ids
 from remargin.data.source import Judgment, Source, Text, checked_texts, unknown_id
 from remargin.data.tables import SKIP, Rejects, batches
@@ -34,7 +34,6 @@ FILES: dict[Kind, str] = {"documents": "corpus.jsonl.gz", "queries": "queries.js
 FORMAT = "remargin-collection-1"
 MARKER = "remargin.json"  # in every folder that `prepare` wrote
 REMEDY = "prepare it again"
-DEFAULTS = TextSettings()
 BATCH = 2048  # small enough that reading, tokenising and writing keep each other busy
 
 
@@ -91,10 +90,10 @@ def prepare(
     model: str | Path,
     out: str | Path,
     triplets: str | Path | None = None,
-    query_length: int = DEFAULTS.query_length,
-    document_length: int = DEFAULTS.document_length,
-    query_prefix: str = DEFAULTS.query_prefix,
-    document_prefix: str = DEFAULTS.document_prefix,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
 ) -> Prepared:
@@ -111,13 +110,14 @@ def prepare(
 
     Args:
         data: what `Collection.load` takes, or None if the triplets are texts.
-        model: the model whose tokenizer is used, a folder or a hub name.
+        model: the model whose tokenizer is used: a folder, "minilm", or a hub name.
         out: the folder to write.
         triplets: a table of triplets: ids over `data`, or texts; see `read_triplets`.
-        query_length: queries are truncated to this many tokens.
-        document_length: documents are truncated to this many tokens.
-        query_prefix: a text put before every query.
-        document_prefix: a text put before every document.
+        query_length: queries are truncated to this many tokens. Without it, to what the model's folder says, but to 512
+            at most.
+        document_length: documents are truncated to this many tokens; likewise.
+        query_prefix: a text put before every query. Without it, the model's own.
+        document_prefix: a text put before every document; likewise.
         skip_bad: count bad input, write it to rejects.jsonl, and continue.
         overwrite: replace `out` if it exists.
 
@@ -135,16 +135,16 @@ def prepare(
     refuse_existing(out, overwrite, MARKER)  # at once, not after an hour
     if data is None and triplets is None:
         raise InputError("nothing to prepare", do="give --data, --triplets, or both")
-    settings = TextSettings(query_length, document_length, query_prefix, document_prefix)
+    settings = TextSettings.for_model(model, query_length, document_length, query_prefix, document_prefix)
     for prefix in (settings.query_prefix, settings.document_prefix):
         if not encodable(prefix):
             raise InputError(f"prefix {prefix!r} is not text that UTF-8 can hold", do="correct it")
     if triplets is not None and not Path(triplets).is_file():
         raise InputError("no such file", file=triplets, do="check the path")
-    for given in (data, triplets, model):
-        path = on_disk(str(given).removeprefix("pairs:").partition("?")[0])
-        if given is not None and path is not None and path.resolve().is_relative_to(out.resolve()):
-            raise InputError(f"{given} lies in the folder to be written", file=out, do="choose another place")
+    read = [Path(given) for given in (triplets, model) if given is not None]
+    for path in (*([] if data is None else named_paths(data)), *read):
+        if on_disk(str(path)) is not None and path.resolve().is_relative_to(out.resolve()):
+            raise InputError(f"{path} lies in the folder to be written", file=out, do="choose another place")
     rejects = Rejects(skip=skip_bad)
     report = Prepared()
     source = None if data is None else open_source(data, rejects)
@@ -223,7 +223,9 @@ class _Preparation:
                 if split != "train":
                     self.held_out.update(judgment.query for judgment in known)
             self.report.judgments[split] = qrels.count
-        self.report.notes = source.notes
+        self.report.notes = dict(source.notes)
+        if self.rejects.empty_documents:
+            self.report.notes["documents without text, which are kept"] = self.rejects.empty_documents
 
     def _write_texts(self, kind: Kind, texts: Iterator[Text]) -> Ids:
         writer = _TextWriter(self, kind)

@@ -53,7 +53,10 @@ class Source(Protocol):
 
 
 def checked_texts(texts: Iterator[Text], kind: str, rejects: Rejects) -> Iterator[Text]:
-    """Texts without the empty and the repeated ones, which go to `rejects`."""
+    """Texts without the repeated ones and empty queries, which go to `rejects`.
+
+    Documents without text, which classic and BEIR corpora have, are kept and counted: judgments name them.
+    """
     seen: set[int] = set()  # 64-bit hashes: a tenth of the memory that millions of ids would take
     for item in texts:
         problem = None
@@ -61,7 +64,7 @@ def checked_texts(texts: Iterator[Text], kind: str, rejects: Rejects) -> Iterato
             problem = f"{kind} id is empty or has white space in it, which no run file could hold"
         elif "\0" in item.id:
             problem = f"{kind} id has a NUL byte in it, at which trec_eval would truncate it"
-        elif not item.text.strip():
+        elif kind != "document" and not item.text.strip():
             problem = f"{kind} has no text"
         elif hash(item.id) in seen:
             problem = f"{kind} id appears a second time"
@@ -69,6 +72,7 @@ def checked_texts(texts: Iterator[Text], kind: str, rejects: Rejects) -> Iterato
             rejects.add(InputError(problem, file=item.file, line=item.line, id=item.id, do=SKIP))
             continue
         seen.add(hash(item.id))
+        rejects.empty_documents += not item.text.strip()
         yield item
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+from remargin.data.source import SPLITS
 
 HELD_OUT = 0.1  # share of test, and of dev
 
@@ -16,8 +18,54 @@ def split_of(key: str) -> str:
     >>> [split_of(module) for module in ("json", "csv", "calendar", "wave")]
     ['test', 'train', 'train', 'train']
     """
-    position = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") / 2**64
+    position = _position(key)
     return "test" if position < HELD_OUT else "dev" if position < 2 * HELD_OUT else "train"
+
+
+def _position(key: str) -> float:
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") / 2**64
+
+
+def split_units(keys: Iterable[str]) -> dict[str, str]:
+    """The split of each key; of three keys or more, test and dev have at least one, also where the hash gives none.
+
+    >>> split_units(["csv", "calendar", "wave", "shelve"])
+    {'csv': 'train', 'calendar': 'test', 'wave': 'train', 'shelve': 'dev'}
+    """
+    splits = {key: split_of(key) for key in keys}
+    for split in ("test", "dev", "train") if len(splits) >= len(SPLITS) else ():
+        if split not in splits.values():
+            sizes = Counter(splits.values())
+            spare = [key for key in splits if sizes[splits[key]] > 1]
+            splits[min(spare, key=_position)] = split
+    return splits
+
+
+def leaking_pairs(
+    pairs: Sequence[tuple[str, str]], splits: Mapping[str, str], texts: Mapping[str, str]
+) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+    """Pairs to drop: those whose query an earlier split has too, and train's whose document nearly repeats another's.
+
+    Test comes first, then dev, then train. A document of train is compared with those of dev and test.
+
+    Args:
+        pairs: of a query, normalised, and a document's id.
+        splits: of these documents.
+        texts: of these documents, and perhaps of more.
+
+    Example:
+        >>> splits = {"a": "test", "b": "train", "c": "train"}
+        >>> texts = {"a": "one two three four five", "b": "six seven", "c": "one two three four five six"}
+        >>> leaking_pairs([("how", "a"), ("how", "b"), ("why", "c")], splits, texts)
+        ({('how', 'b')}, {('why', 'c')})
+    """
+    queries = {split: {query for query, document in pairs if splits[document] == split} for split in SPLITS}
+    earlier = {"test": set(), "dev": queries["test"], "train": queries["test"] | queries["dev"]}
+    repeated = {(query, document) for query, document in pairs if query in earlier[splits[document]]}
+    of_train = {document: texts[document] for document, split in splits.items() if split == "train"}
+    held_out = {document: texts[document] for document, split in splits.items() if split != "train"}
+    alike = near_duplicates(of_train, of=held_out)
+    return repeated, {(query, document) for query, document in pairs if document in alike} - repeated
 
 
 def normalised(text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import difflib
 import gzip
 import itertools
 import json
@@ -33,7 +34,8 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r]")  # how formulas begin, and texts that we
 class Rejects:
     """Collects bad input: an error is raised at once, or with `skip` set aside and counted.
 
-    Errors set aside are kept compressed: all lines of a file may be bad, and there may be millions.
+    Errors set aside are kept compressed: all lines of a file may be bad, and there may be millions. `empty_documents`
+    counts documents without text, which are not bad input, but worth a word.
 
     >>> rejects = Rejects(skip=True)
     >>> rejects.add(InputError("empty text", file="corpus.jsonl", line=3))
@@ -44,6 +46,7 @@ class Rejects:
     def __init__(self, skip: bool = False) -> None:
         self.skip = skip
         self.count = 0
+        self.empty_documents = 0
         self.first: InputError | None = None
         self._latest: list[str] = []
         self._packed: list[bytes] = []
@@ -74,7 +77,9 @@ class Rejects:
         return f"the first of {self.count:,} rejects: {self.first}" if self.count else None
 
     def warn(self) -> None:
-        """Log a warning that counts the errors set aside and shows the first, if there are any."""
+        """Log a warning that counts the errors set aside and shows the first, and one that counts empty documents."""
+        if self.empty_documents:
+            log.warning("documents without text, which are kept: %s", f"{self.empty_documents:,}")
         if self.count:
             first = str(self.first).removesuffix(f"; {SKIP}")  # that advice has been followed
             log.warning("skipped bad input: %s, the first is %s", f"{self.count:,}", first)
@@ -306,11 +311,22 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 
 def require_columns(path: Path, row: Row, names: Iterable[str], do: str) -> None:
-    """An error that names the columns which a table lacks, and those that it has."""
+    """An error that names the columns which a table lacks, and those that it has, the nearest of them first."""
     missing = [name for name in names if name not in row.values]
     if missing:
         problem = f"no column {_listed(missing)}; its columns are {_listed(list(row.values))}"
-        raise InputError(problem, file=path, line=row.line, do=do)
+        raise InputError(problem, file=path, line=row.line, do=closest(missing[0], list(row.values)) or do)
+
+
+def closest(name: str, names: Sequence[str], before: str = "") -> str:
+    """A question that suggests the nearest of some names, after a text; empty if none is near.
+
+    >>> closest("antwrt", ["Frage", "Antwort"]), closest("nr", ["Frage", "Antwort"])
+    ("did you mean 'Antwort'?", '')
+    """
+    by_name = {other.lower(): other for other in reversed(names)}
+    near = difflib.get_close_matches(name.lower(), by_name, n=1)
+    return f"{before}did you mean {by_name[near[0]]!r}?" if near else ""
 
 
 def _listed(names: Sequence[str]) -> str:

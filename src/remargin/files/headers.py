@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -38,6 +39,14 @@ def write_header(path: Path, header: Mapping[str, Any]) -> None:
     content = json.dumps({**header, "checksum": checksum(header)}, indent=1)
     with new_file(path, overwrite=True) as file:
         file.write(content.encode() + b"\n")
+
+
+def format_of(path: Path) -> str | None:
+    """The format that a header names, to choose what to read it as; None if it names none. Nothing else is checked."""
+    content: Any = None
+    with contextlib.suppress(InputError):  # said when it is read, in the words of headers
+        content = read_json(path, "")
+    return content.get("format") if isinstance(content, dict) else None
 
 
 def read_header(path: Path, shape: type[T], format: str, remedy: str) -> T:

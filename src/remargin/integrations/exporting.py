@@ -71,7 +71,7 @@ def export(
         int8: write model_int8.onnx as well, with weights of 8 bits, and measure its speed.
         push: upload the folder to the Hugging Face hub under this name, as a private model.
         public: make that model a public one.
-        texts: whether the Parquet file has the texts, which are read from the collection.
+        texts: whether the Parquet file has the texts, which an index keeps, or which are read from the collection.
         skip_bad: skip bad input in `data`, and count it in a warning.
         overwrite: replace `out` if it is there.
         say: takes lines for people.
@@ -100,9 +100,8 @@ def export(
     of_models = {"onnx": onnx, "int8": int8, "push": push is not None, "public": public}
     refuse_idle("vectors", [name for name, is_given in of_models.items() if is_given])
     refuse_existing(out, overwrite)
-    encoded, deleted = open_vectors(vectors, index)
     where = None if data is None else str(data)
-    written = write_parquet(encoded, deleted, out, where, texts, skip_bad, overwrite)
+    written = write_parquet(open_vectors(vectors, index), out, where, texts, skip_bad, overwrite)
     if written.not_encoded:
         say(f"{written.not_encoded:,} texts of the collection have no vector, and are left out")
     return Exported(out, written.rows)

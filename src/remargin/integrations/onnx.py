@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from remargin.errors import InputError, first_line
 from remargin.files.headers import read_json
-from remargin.model.folder import INTACT, read_settings
+from remargin.model.folder import INTACT, read_settings, read_text_settings
 from remargin.model.tokenizer import TextSettings, Tokenizer, Tokens
 
 if TYPE_CHECKING:
@@ -74,15 +74,10 @@ class OnnxEncoder:
         folder = Path(folder)
         if not (folder / file).is_file():
             raise InputError("not found", file=folder / file, do="name a folder that `remargin export --onnx` wrote")
-        settings, config = read_settings(folder), read_json(folder / "config.json", INTACT)
-        if settings.query_length is None or settings.document_length is None:
-            raise InputError("says nothing of the lengths of texts", file=folder, do=INTACT)
-        self.similarity = settings.similarity
+        self.similarity = read_settings(folder).similarity
         self.tokenizer = Tokenizer(tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")))
-        self.text_settings = TextSettings(
-            settings.query_length, settings.document_length, settings.query_prefix, settings.document_prefix
-        )
-        self._padding = int(config.get("pad_token_id") or 0)
+        self.text_settings = TextSettings(*read_text_settings(folder))
+        self._padding = int(read_json(folder / "config.json", INTACT).get("pad_token_id") or 0)
         self._session = _session(folder / file, threads or int(os.environ.get("OMP_NUM_THREADS", "0")))
         self.dimension = int(self._session.get_outputs()[0].shape[1])
 

@@ -20,6 +20,7 @@ from remargin.integrations.onnx import needed
 from remargin.model.tokenizer import Tokenizer
 from remargin.progress import track
 from remargin.retrieval.index_folder import IndexFolder
+from remargin.retrieval.kept_texts import KeptTexts
 from remargin.retrieval.texts import collection_texts
 from remargin.retrieval.vectors import Made, Vectors, text_hashes
 
@@ -46,20 +47,27 @@ class _Block(NamedTuple):
     texts: list[str] | None
 
 
-def open_vectors(vectors: str | Path | None, index: str | Path | None) -> tuple[Vectors, NDArray[np.bool_]]:
-    """The vectors that `encode` wrote, or those of an index; and True for each text that was deleted since."""
+class Opened(NamedTuple):
+    """Vectors with ids on disk, True for each text that was deleted since, and the texts if an index keeps them."""
+
+    vectors: Vectors
+    deleted: NDArray[np.bool_]
+    kept: KeptTexts | None = None
+
+
+def open_vectors(vectors: str | Path | None, index: str | Path | None) -> Opened:
+    """The vectors that `encode` wrote, or those of an index."""
     if vectors is not None:
         of_folder = Vectors.load(vectors)
-        return of_folder, np.zeros(len(of_folder.ids), bool)
+        return Opened(of_folder, np.zeros(len(of_folder.ids), bool))
     assert index is not None
     folder = IndexFolder.read(Path(index))
     folder.verify()
-    return folder.vectors(), folder.deleted
+    return Opened(folder.vectors(), folder.deleted, folder.texts())
 
 
 def write_parquet(
-    vectors: Vectors,
-    deleted: NDArray[np.bool_],
+    opened: Opened,
     out: str | Path,
     data: str | None = None,
     texts: bool = True,
@@ -69,11 +77,11 @@ def write_parquet(
     """Write a Parquet file with a row for each vector: `id`, `passage` if texts were split, `text` and `vector`.
 
     Rows are in the order of the collection, or, without texts, in that of the vectors. Nothing but one row group is
-    in memory at a time. Every text is compared with the hash of the text that was encoded.
+    in memory at a time. Texts are those that an index keeps, or are read from the collection: then every text is
+    compared with the hash of the text that was encoded.
 
     Args:
-        vectors: with ids on disk.
-        deleted: True for texts that are left out.
+        opened: the vectors.
         out: the file.
         data: where the collection is now; without it, where it was when it was encoded.
         texts: whether texts are written.
@@ -88,15 +96,18 @@ def write_parquet(
         >>> from remargin import encode
         >>> folder = Path(tempfile.mkdtemp())
         >>> vectors = encode("docstrings:json", model_folder, folder / "vectors")
-        >>> written = write_parquet(vectors, np.zeros(len(vectors.ids), bool), folder / "json.parquet")
+        >>> written = write_parquet(open_vectors(folder / "vectors", None), folder / "json.parquet")
         >>> written.rows == len(vectors.matrix), written.not_encoded
         (True, 0)
     """
     arrow, parquet = needed("pyarrow", "parquet"), needed("pyarrow.parquet", "parquet")
-    made, rejects = vectors.made, Rejects(skip=skip_bad)
-    source = _Source(vectors, deleted)
+    vectors, made, rejects = opened.vectors, opened.vectors.made, Rejects(skip=skip_bad)
+    source = _Source(vectors, opened.deleted)
     splitter = _Passages(made) if texts else None
-    blocks = source.with_texts(data or made.data, rejects) if texts else source.without_texts()
+    if not texts or (opened.kept is not None and data is None):
+        blocks = source.in_order(opened.kept if texts else None)
+    else:
+        blocks = source.of_collection(data or made.data, rejects)
     rows = 0
     with new_file(out, overwrite) as file, parquet.ParquetWriter(file, _schema(arrow, made, texts)) as writer:
         for block in track(blocks, "writing"):
@@ -124,15 +135,16 @@ class _Source:
         self._vectors, self._deleted = vectors, deleted
         self.texts = self.not_encoded = 0
 
-    def without_texts(self) -> Iterator[_Block]:
+    def in_order(self, kept: KeptTexts | None) -> Iterator[_Block]:
         ids: Any = self._vectors.ids
         live = np.flatnonzero(~self._deleted)
         for start in range(0, len(live), AT_ONCE):
             places = live[start : start + AT_ONCE]
             self.texts += len(places)
-            yield _Block([ids[place] for place in places.tolist()], places, None)
+            named = [ids[place] for place in places.tolist()]
+            yield _Block(named, places, None if kept is None else _texts_of(kept, named))
 
-    def with_texts(self, data: str, rejects: Rejects) -> Iterator[_Block]:
+    def of_collection(self, data: str, rejects: Rejects) -> Iterator[_Block]:
         try:
             yield from self._in(data, rejects)
         except InputError as error:
@@ -165,6 +177,15 @@ class _Source:
             raise InputError("was changed since it was encoded", file=data, id=texts[changed[0]].id, do=do)
 
 
+def _texts_of(kept: KeptTexts, ids: list[str]) -> list[str]:
+    texts = kept.of(ids)
+    for id in ids:
+        if id not in texts:
+            do = f"say where the collection is (--data), {WITHOUT}"
+            raise InputError("was added to the index without its text", id=id, do=do)
+    return [texts[id] for id in ids]
+
+
 class _Passages:
     """Splits texts as they were split when they were encoded."""
 
@@ -178,8 +199,8 @@ class _Passages:
                 problem = f"passages need the tokenizer of the model, which is gone ({error.problem})"
                 raise InputError(problem, do=f"put the model back, {WITHOUT}") from None
 
-    def __call__(self, text: str) -> list[str]:
-        if self._tokenizer is None or self._made.passage_length is None:
+    def __call__(self, text: str, vectors: int) -> list[str]:
+        if self._tokenizer is None or self._made.passage_length is None or vectors == 1:
             return [text]
         return self._tokenizer.passages(text, self._made.passage_length, self._made.passage_overlap)
 
@@ -195,7 +216,7 @@ def _table(arrow: Any, vectors: Vectors, block: _Block, schema: Any, split: _Pas
     if vectors.owners is not None:
         columns["passage"] = np.concatenate([np.arange(count, dtype=np.int32) for count in counts.tolist()])
     if block.texts is not None and split is not None:
-        passages = [split(text) for text in block.texts]
+        passages = [split(text, count) for text, count in zip(block.texts, counts.tolist(), strict=True)]
         for id, of_text, count in zip(block.ids, passages, counts.tolist(), strict=True):
             if len(of_text) != count:
                 problem = f"{count} vectors, but {len(of_text)} passages: the model's tokenizer is another now"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,8 @@ from remargin.files.shapes import Count
 from remargin.mining.false_negatives import SUSPICIOUS, Compared, Scored, most_suspicious, with_texts
 from remargin.progress import track
 from remargin.reports.suspicious import Suspicious, write_suspicious
+from remargin.retrieval.encoders import as_encoder, given_texts
+from remargin.retrieval.languages import AUTO, check_language
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from remargin.mining.similarity import DocumentVectors, Similarities
     from remargin.model.encoder import BiEncoder
 
+log = logging.getLogger(__name__)
 Negatives = Literal["bm25", "random", "model"]
 QUERIES_AT_ONCE = 2000  # in each part of the work; a finished part is not repeated
 FORMAT = "remargin-mining-3"
@@ -46,7 +50,7 @@ class MiningSettings:
 
     Example:
         >>> HARD
-        MiningSettings(negatives='model', depth=50, triplets=1, per_triplet=1, seed=0, bound=0.95)
+        MiningSettings(negatives='model', depth=50, triplets=1, per_triplet=1, seed=0, bound=0.95, language='auto')
     """
 
     negatives: Negatives = "bm25"
@@ -55,6 +59,7 @@ class MiningSettings:
     per_triplet: int = 1
     seed: int = 0
     bound: float | None = None
+    language: str = AUTO
 
     def __post_init__(self) -> None:
         if self.negatives not in get_args(Negatives):
@@ -62,6 +67,9 @@ class MiningSettings:
         for name in ("depth", "triplets", "per_triplet"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}", do="choose a larger number")
+        if self.language != AUTO:
+            check_language(self.language)
+            refuse_idle("negatives that BM25 does not rank", [] if self.negatives == "bm25" else ["language"])
         if not 0 <= self.seed < 2**63:
             raise InputError(f"seed is {self.seed}", do="it must be at least 0 and below 2**63")
         if self.bound is not None:
@@ -94,6 +102,7 @@ class Mined:
         filled_at_random: negatives that were drawn at random because the ranking had too few documents.
         without_ranking: queries whose ranking is empty, so that all their negatives are random.
         skipped: candidates that were left out because they score like the positive, counted for each positive.
+        language: that BM25 split the texts into terms by; None if BM25 did not rank.
         suspicious: candidates that score at least as high as the best positive of their query, skipped or not, with
             the most suspicious first; only if `bound` or `suspicious` is given.
     """
@@ -104,6 +113,7 @@ class Mined:
     without_ranking: int
     skipped: int = 0
     suspicious: list[Suspicious] = field(default_factory=list, repr=False)
+    language: str | None = None
 
 
 def mine(
@@ -121,6 +131,11 @@ def mine(
     bound: float | None = None,
     suspicious: str | Path | None = None,
     vectors: DocumentVectors | None = None,
+    language: str = AUTO,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
 ) -> Mined:
     """Write a table of training triplets for a collection's judgments, as ids: query, positive, and negatives.
 
@@ -146,6 +161,8 @@ def mine(
         suspicious: a JSON file to write, with the candidates that most look like false negatives.
         vectors: the documents' vectors by this model, if they were made before: `Vectors`, or ids and an array. They
             are not encoded again.
+        language: of the texts, for BM25; see `BM25`.
+        query_length, document_length, query_prefix, document_prefix: of the model, instead of its own.
 
     Raises:
         InputError: for bad input, a split without relevant documents, too few documents to draw negatives from, and for
@@ -157,9 +174,9 @@ def mine(
         >>> mined.triplets >= 2 * mined.queries > 0
         True
     """
-    settings = MiningSettings(negatives, depth, triplets, per_triplet, seed, bound)
+    settings = MiningSettings(negatives, depth, triplets, per_triplet, seed, bound, language)
     compares = bound is not None or suspicious is not None
-    encoder = _load(model)
+    encoder = _load(model, given_texts(query_length, document_length, query_prefix, document_prefix))
     out = Path(out)
     require_tsv(out)
     refuse_existing(out, overwrite)
@@ -169,6 +186,7 @@ def mine(
         query: [document for document, grade in judged.items() if grade > 0]
         for query, judged in collection.qrels.items()
     }
+    _leave_out(positives, {id for id, text in collection.documents.items() if not text.strip()})
     queries = [query for query, documents in positives.items() if documents]
     if not queries:
         raise InputError(f"split {collection.split!r} has no relevant documents", do="choose another split")
@@ -187,7 +205,17 @@ def mine(
         found = [with_texts(collection, each) for each in most_suspicious(scored, SUSPICIOUS)]
         if suspicious is not None:
             write_suspicious(Path(suspicious), found)  # before the triplets, with which the work is done
-        return _join(out, parts, len(chunks), Mined(0, len(queries), 0, 0, 0, found), settings, overwrite)
+        mined = Mined(0, len(queries), 0, 0, 0, found, candidates.language)
+        return _join(out, parts, len(chunks), mined, settings, overwrite)
+
+
+def _leave_out(positives: dict[str, list[str]], empty: set[str]) -> None:
+    """Leave documents without text out of the positives: nothing can be learnt from them."""
+    pairs = sum(document in empty for documents in positives.values() for document in documents)
+    if pairs:
+        log.warning("no triplets for relevant documents without text: %s", f"{pairs:,}")
+        for query, documents in positives.items():
+            positives[query] = [document for document in documents if document not in empty]
 
 
 def _require_fitting(
@@ -208,12 +236,11 @@ def _require_fitting(
         raise InputError("random negatives are not compared with the positive", do="use --negatives bm25 or model")
 
 
-def _load(model: str | Path | BiEncoder | None) -> BiEncoder | None:
+def _load(model: str | Path | BiEncoder | None, texts: dict[str, Any]) -> BiEncoder | None:
     if model is None:
+        refuse_idle("negatives without a model", texts)
         return None
-    from remargin.model.loading import load_encoder  # needs torch, which BM25's negatives do not
-
-    return load_encoder(model)
+    return as_encoder(model, **texts)
 
 
 def _join(
@@ -262,12 +289,10 @@ def require_ranked(mined: Mined) -> None:
     Raises:
         InputError: if BM25 found nothing for any query.
     """
-    from remargin.retrieval.bm25 import NO_SPACES
-
     if mined.without_ranking == mined.queries:
-        problem = f"BM25 finds nothing for any of the {mined.queries:,} training queries; {NO_SPACES}"
-        do = "mine negatives with a model (`remargin mine --negatives model`), and give them with --triplets"
-        raise InputError(problem, do=do)
+        problem = f"BM25 finds nothing for any of the {mined.queries:,} training queries"
+        do = "name the language of the texts (--language), or give --triplets with negatives that a model mined"
+        raise InputError(problem, do=f"{do} (`remargin mine --negatives model`)")
 
 
 class _Candidates:
@@ -284,17 +309,23 @@ class _Candidates:
         self._collection = collection
         self._settings = settings
         self._compares = compares
-        self._ids = list(collection.documents)
+        self._ids = [id for id, text in collection.documents.items() if text.strip()]
+        self._empty = collection.documents.keys() - self._ids  # neither positives nor negatives
         self._bm25 = None
         self._similar: Similarities | None = None
         if settings.negatives == "bm25":
             from remargin.retrieval.bm25 import BM25
 
-            self._bm25 = BM25(collection.documents)
+            self._bm25 = BM25(collection.documents, language=settings.language)
         if model is not None:
             from remargin.mining.similarity import Similarities
 
             self._similar = Similarities(collection, model, vectors)
+
+    @property
+    def language(self) -> str | None:
+        """The language of BM25's terms, if BM25 ranks."""
+        return None if self._bm25 is None else self._bm25.language
 
     def triplets(self, queries: list[str], positives: dict[str, list[str]], rng: np.random.Generator) -> MinedPart:
         """The triplets of some queries."""
@@ -305,7 +336,7 @@ class _Candidates:
         found: list[Scored] = []
         for row, query in enumerate(queries):
             known = {*positives[query], *({query} & self._collection.self_matches)}  # nor is it its own negative
-            pool = [document for document in run.top(query, self._settings.depth) if document not in known]
+            pool = [d for d in run.top(query, self._settings.depth) if d not in known and d not in self._empty]
             compared = None
             if self._compares and self._similar is not None and vectors is not None:
                 compared = Compared.of(self._similar, vectors[row], positives[query], pool)

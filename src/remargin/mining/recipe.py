@@ -9,6 +9,7 @@ from pathlib import Path
 from remargin.data.collection import Collection
 from remargin.mining.negatives import HARD, MiningSettings, mine, require_ranked
 from remargin.model.encoder import BiEncoder
+from remargin.retrieval.languages import describe_choice
 
 # Several negatives for each training pair, which take turns, from BM25's best documents.
 RECIPE = MiningSettings("bm25", depth=200, per_triplet=8)
@@ -50,6 +51,8 @@ def mine_for_training(
     width = max(at_least, min(settings.per_triplet, room), 1)
     mined = mine(train, out, model=miner, **asdict(replace(settings, seed=seed, per_triplet=width)))
     if miner is None:
+        if chosen := describe_choice(mined.language, settings.language):
+            say(chosen)
         require_ranked(mined)
     by = "BM25" if miner is None else "the model of the round before"
     negatives = "1 negative" if width == 1 else f"{width} negatives"

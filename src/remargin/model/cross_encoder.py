@@ -20,8 +20,9 @@ from remargin.files.headers import read_header, read_json, write_header
 from remargin.files.shapes import Check, Size, mismatch
 from remargin.model import folder as model_folder
 from remargin.model.ahead import ahead
+from remargin.model.backbone import longest_input
 from remargin.model.compute import TOKENS_AT_ONCE, in_batches, weights_state
-from remargin.model.encoder import EncodingPrecision, encoding_dtype, longest_input
+from remargin.model.encoder import EncodingPrecision, encoding_dtype
 from remargin.model.packing import select, split
 from remargin.model.tokenizer import PairTokens, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.progress import track

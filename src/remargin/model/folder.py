@@ -11,6 +11,7 @@ from remargin.errors import InputError, first_line
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import read_header, read_json, write_header
 from remargin.files.shapes import Checksums, Size, mismatch, stays_inside
+from remargin.model.names import bundled_minilm, named_minilm, what_works
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
 # Module names end the same in every version of sentence-transformers; we write those that every version reads.
 MODULES = "sentence_transformers.models."
 ACTIVATIONS = {"linear": "torch.nn.modules.linear.Identity", "pooler": "torch.nn.modules.activation.Tanh"}
-HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+WEIGHTS = "*.safetensors"
+HUB_FILES = ["*.json", WEIGHTS, "*.txt", "*.model"]
 OURS = "remargin_model.json"  # in every folder that we wrote
 FORMAT = "remargin-model-1"
 INTACT = "use an intact model folder"
 MODULES_FILE = "modules.json"
 BIDIRECTIONAL = ("bert-generation", "xlnet")  # generate text, too, but their tokens see the whole text
 ORDER = ["Transformer", "Pooling", "Dense", "Normalize"]
+LONGEST_DEFAULT = 512  # tokens of a text, if the folder does not say; few encoders were trained on longer ones
+# Families that count positions from behind the padding token, and so have fewer than their config says.
+COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "mpnet")
 
 
 @dataclass
@@ -39,6 +44,7 @@ class Settings:
     similarity: Similarity = "cosine"
     query_length: int | None = None
     document_length: int | None = None
+    max_length: int | None = None  # of any text, as sentence-transformers has it
     query_prefix: str = ""
     document_prefix: str = ""
     dense: Path | None = None
@@ -67,22 +73,55 @@ class Settings:
         return projection.float()
 
 
-def local_folder(name: str | Path) -> Path:
-    """The folder of that name or, if there is none, a local copy of the hub's model of that name."""
+def local_folder(name: str | Path, weights: bool = True) -> Path:
+    """The folder of that name, MiniLM's if the name is `minilm`, or a local copy of the hub's model of that name.
+
+    Without `weights`, what the hub has of them is not fetched.
+
+    Raises:
+        InputError: if there is no such folder, and the hub has no such model or cannot be reached. It says what works.
+    """
+    if named_minilm(name):
+        return bundled_minilm()
     folder = Path(name)
     if folder.is_dir():
         return folder
-    if str(name).startswith((".", "/", "~")) or str(name).count("/") > 1:
-        raise InputError("no such folder", file=name, do="check the path, or name a model of the Hugging Face hub")
+    if str(name).startswith((".", "/", "~")) or str(name).count("/") > 1:  # the hub's names have one slash at most
+        raise InputError("no such folder", file=name, do=what_works(str(name)))
     import huggingface_hub
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    wanted = [pattern for pattern in HUB_FILES if weights or pattern != WEIGHTS]
     try:
-        return Path(huggingface_hub.snapshot_download(str(name), allow_patterns=HUB_FILES))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = first_line(error)
-        do = "check the name, or your connection to the Hugging Face hub"
-        raise InputError(f"no folder {str(name)!r}, and the hub did not help ({reason})", do=do) from None
+        return Path(huggingface_hub.snapshot_download(str(name), allow_patterns=wanted))
+    except Exception as error:  # the hub's errors, and those of the network under it
+        raise InputError(
+            f"no model {str(name)!r}: no folder here has that name, and {_reason(error)}", do=what_works(str(name))
+        ) from None
+
+
+def _reason(error: BaseException) -> str:
+    """Why the hub did not give a model."""
+    import httpx
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+    )
+
+    raised = [error]
+    while (cause := raised[-1].__cause__ or raised[-1].__context__) is not None:
+        raised.append(cause)
+    reasons: list[tuple[tuple[type[BaseException], ...], str]] = [
+        ((GatedRepoError,), "the Hugging Face hub wants you to log in for it"),
+        ((RepositoryNotFoundError,), "the Hugging Face hub has no model of that name"),
+        ((HFValidationError,), "it is no name that the Hugging Face hub could have"),
+        ((OfflineModeIsEnabled,), "the Hugging Face hub is switched off (HF_HUB_OFFLINE)"),
+        ((LocalEntryNotFoundError, httpx.TransportError, ConnectionError), "the Hugging Face hub cannot be reached"),
+    ]
+    known = (reason for kinds, reason in reasons if any(isinstance(each, kinds) for each in raised))
+    return next(known, f"the Hugging Face hub did not help ({first_line(error)})")
 
 
 def require_safetensors(folder: Path) -> None:
@@ -143,10 +182,10 @@ def read_settings(folder: Path) -> Settings:
     about = folder / "config_sentence_transformers.json"
     card = _read(about, dict, missing={})
     prompts = _field(card, "prompts", dict[str, str | None], about, {})
-    default_prompt = prompts.get(_field(card, "default_prompt_name", str, about, "")) or ""
+    default_prompt = _field(card, "default_prompt_name", str, about, "")
     similarity: Any = _field(card, "similarity_fn_name", str, about, "cosine")
     bert_file, ours_file = modules["Transformer"] / "sentence_bert_config.json", folder / OURS
-    ours = _read(ours_file, dict, missing={})
+    ours, bert = _read(ours_file, dict, missing={}), _read(bert_file, dict, missing={})
     if "Normalize" in modules and similarity == "dot":
         similarity = "cosine"  # the dot product of unit vectors
     if similarity not in ("cosine", "dot"):
@@ -158,11 +197,37 @@ def read_settings(folder: Path) -> Settings:
         similarity=similarity,
         query_length=_field(ours, "query_length", Size, ours_file),
         document_length=_field(ours, "document_length", Size, ours_file),
-        query_prefix=prompts.get("query") or default_prompt,
-        document_prefix=prompts.get("document") or prompts.get("passage") or default_prompt,
+        max_length=_field(bert, "max_seq_length", Size, bert_file),
+        query_prefix=_prompt(prompts, "query", default_prompt),
+        document_prefix=_prompt(prompts, "document", "passage", "corpus", default_prompt),
         dense=modules.get("Dense"),
-        lower_case=_field(_read(bert_file, dict, missing={}), "do_lower_case", bool, bert_file, False),
+        lower_case=_field(bert, "do_lower_case", bool, bert_file, False),
     )
+
+
+def read_text_settings(folder: Path) -> tuple[int, int, str, str]:
+    """The lengths of queries and documents and their prefixes as `BiEncoder.from_pretrained` takes them from a folder.
+
+    Reads no weights, and needs no torch.
+
+    >>> read_text_settings(model_folder)
+    (64, 64, '', '')
+    """
+    saved = read_settings(folder)
+    config = _read(saved.transformer / "config.json", dict, missing={})
+    positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id")
+    longest = saved.max_length or LONGEST_DEFAULT
+    if isinstance(positions, int) and positions > 0:
+        from_padding = config.get("model_type") in COUNTED_FROM_PADDING and isinstance(padding, int)
+        longest = min(longest, positions - padding - 1 if from_padding else positions)
+    lengths = saved.query_length or longest, saved.document_length or longest
+    return *lengths, saved.query_prefix, saved.document_prefix
+
+
+def _prompt(prompts: dict[str, str | None], *names: str) -> str:
+    """The first of these prompts that there is, be it empty; null stands for none."""
+    given = (prompts.get(name) for name in names)
+    return next((prompt for prompt in given if prompt is not None), "")
 
 
 def read_modules(folder: Path) -> dict[str, Path] | None:

@@ -14,8 +14,12 @@ def load_encoder(
     precision: EncodingPrecision = "auto",
     query_length: int | None = None,
     document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
 ) -> BiEncoder:
-    """The encoder of a folder or of a name of the Hugging Face hub; an encoder itself is returned as it is.
+    """The encoder of a folder or of a name, such as "minilm"; an encoder itself is returned as it is.
+
+    Lengths and prefixes that are given replace the model's own.
 
     Raises:
         InputError: for a cross-encoder: it would load, but its vectors are useless.
@@ -29,5 +33,10 @@ def load_encoder(
     if is_cross_encoder(model):
         raise InputError(f"{model} is a cross-encoder", do="re-rank with it (`remargin rerank`), or give an encoder")
     return BiEncoder.from_pretrained(
-        model, precision=precision, query_length=query_length, document_length=document_length
+        model,
+        precision=precision,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
     )

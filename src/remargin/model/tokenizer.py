@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from remargin.errors import InputError, first_line
-from remargin.model.folder import read_modules
+from remargin.model.folder import LONGEST_DEFAULT, local_folder, read_modules, read_text_settings
 
 LONGER = "give a longer length (--length)"
 
@@ -33,6 +33,31 @@ class TextSettings:
     document_length: int = 200
     query_prefix: str = ""
     document_prefix: str = ""
+
+    @classmethod
+    def for_model(
+        cls,
+        model: str | Path,
+        query_length: int | None = None,
+        document_length: int | None = None,
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+    ) -> TextSettings:
+        """To train a model: what is given, and for the rest what the model's folder says, but at most 512 tokens.
+
+        >>> TextSettings.for_model(model_folder, query_length=9)
+        TextSettings(query_length=9, document_length=64, query_prefix='', document_prefix='')
+        """
+        given = (query_length, document_length, query_prefix, document_prefix)
+        if None not in given:
+            return cls(*given)  # type: ignore[arg-type]
+        own = cls(*read_text_settings(local_folder(model, weights=False)))
+        return cls(
+            query_length or min(own.query_length, LONGEST_DEFAULT),
+            document_length or min(own.document_length, LONGEST_DEFAULT),
+            own.query_prefix if query_prefix is None else query_prefix,
+            own.document_prefix if document_prefix is None else document_prefix,
+        )
 
     def of(self, kind: Kind) -> tuple[int, str]:
         """Length and prefix of documents or queries."""
@@ -118,9 +143,7 @@ class Tokenizer:
             do = f"this tokenizer needs at least {shortest}"
             raise InputError(f"a length of {length} tokens leaves no room for text", do=do)
         encodings = self._truncating(length).encode_batch_fast(list(texts))
-        lengths = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
-        ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), np.uint32, int(lengths.sum()))
-        return Tokens(ids, lengths), sum(bool(e.overflowing) for e in encodings)
+        return _joined(encodings), len(_overflowing(encodings))
 
     def pairs(self, pairs: Sequence[tuple[str, str]], length: int) -> PairTokens:
         """Each query and its document as one text of at most `length` tokens. Only documents are truncated.
@@ -135,10 +158,9 @@ class Tokenizer:
                 shown = query if len(query) < 50 else f"{query[:45]}..."
                 raise InputError(f"query {shown!r} leaves no room for a document in {length} tokens", do=LONGER)
         encodings = self._truncating(length, "only_second").encode_batch_fast(list(pairs))
-        lengths = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
-        ids = np.fromiter(chain.from_iterable(e.ids for e in encodings), np.uint32, int(lengths.sum()))
-        types = np.fromiter(chain.from_iterable(e.type_ids for e in encodings), np.uint8, int(lengths.sum()))
-        return PairTokens(Tokens(ids, lengths), types, sum(bool(e.overflowing) for e in encodings))
+        tokens = _joined(encodings)
+        types = np.fromiter(chain.from_iterable(e.type_ids for e in encodings), np.uint8, len(tokens.ids))
+        return PairTokens(tokens, types, len(_overflowing(encodings)))
 
     def room(self, queries: Sequence[str], length: int) -> NDArray[np.int64]:
         """How many tokens of a document fit beside each query into `length` tokens; none if it is below 1."""
@@ -166,10 +188,65 @@ class Tokenizer:
             start = _last_between(firsts, start, end - overlap) or end
         return [*passages, text[offsets[start][0] :]] if passages else [text]
 
+    def passage_lengths(self, prefix: str, length: int) -> tuple[int, int]:
+        """As many tokens of a text as fit into `length`, beside a prefix and special tokens; and a quarter of them.
+
+        >>> tokenizer.passage_lengths("", 14)
+        (12, 3)
+        """
+        room = length - len(self([prefix], length)[0].ids)
+        return room, room // 4
+
+    def in_passages(
+        self, texts: Sequence[str], prefix: str, length: int, passage_length: int, overlap: int
+    ) -> tuple[Tokens, NDArray[np.uint32], int]:
+        """Tokens of texts, of which those with more than `passage_length` tokens are split into passages.
+
+        Args:
+            texts: the texts.
+            prefix: put before every passage.
+            length: maximum number of tokens, with the prefix and special tokens.
+            passage_length: maximum number of tokens of a passage itself.
+            overlap: how many tokens neighbouring passages share.
+
+        Returns:
+            The tokens, the place of the text that each passage belongs to, and how many passages were truncated.
+
+        Example:
+            >>> tokens, owners, truncated = tokenizer.in_passages(["a b c d e", "a b"], "", 5, 3, 1)
+            >>> tokens.lengths.tolist(), owners.tolist(), truncated
+            ([5, 5, 4], [0, 0, 1], 0)
+        """
+        whole = length - self.passage_lengths(prefix, length)[0] + passage_length
+        first = self._truncating(whole).encode_batch_fast([prefix + text for text in texts])
+        longer = _overflowing(first) if passage_length > 0 else []  # a prefix may leave no room at all
+        split = {place: self.passages(texts[place], passage_length, overlap) for place in longer}
+        passages = [prefix + passage for of_text in split.values() for passage in of_text]
+        others = iter(self._truncating(length).encode_batch_fast(passages))
+        counts = [len(split.get(place, [""])) for place in range(len(texts))]
+        encodings = [
+            encoding
+            for place, count in enumerate(counts)
+            for encoding in (islice(others, count) if place in split else [first[place]])
+        ]
+        owners = np.repeat(np.arange(len(texts), dtype=np.uint32), counts)
+        return _joined(encodings), owners, len(_overflowing(encodings))
+
     @property
     def special_tokens(self) -> int:
         """How many tokens are added to every text."""
         return self._backend.num_special_tokens_to_add(is_pair=False)
+
+
+def _joined(encodings: Sequence[tokenizers.Encoding]) -> Tokens:
+    """Encoded texts, end to end."""
+    lengths = np.fromiter((len(e) for e in encodings), np.int64, len(encodings))
+    return Tokens(np.fromiter(chain.from_iterable(e.ids for e in encodings), np.uint32, int(lengths.sum())), lengths)
+
+
+def _overflowing(encodings: Sequence[tokenizers.Encoding]) -> list[int]:
+    """The places of the texts that were truncated."""
+    return [place for place, encoding in enumerate(encodings) if encoding.overflowing]
 
 
 def _truncating(backend: tokenizers.Tokenizer, length: int, strategy: str = "longest_first") -> tokenizers.Tokenizer:
@@ -190,12 +267,10 @@ def load_tokenizer(name: str | Path) -> Any:
     from transformers import AutoTokenizer
 
     do = "name a folder with a tokenizer.json, or a model of the Hugging Face hub"
-    if not Path(name).is_dir() and (str(name).startswith((".", "/", "~")) or str(name).count("/") > 1):
-        raise InputError("no such folder", file=name, do=do)
-    folder = _transformer_folder(name)
+    folder = local_folder(name, weights=False)
     try:
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(_transformer_folder(folder), trust_remote_code=False)
     except Exception as error:  # transformers raises whatever its parts raise
         reason = first_line(error)
         raise InputError(f"no tokenizer found for model {str(name)!r} ({reason})", do=do) from None
@@ -220,9 +295,9 @@ def _try(backend: tokenizers.Tokenizer, name: str | Path, do: str) -> None:
         raise InputError(f"the tokenizer of model {str(name)!r} is damaged ({first_line(error)})", do=do) from None
 
 
-def _transformer_folder(name: str | Path) -> str:
+def _transformer_folder(folder: Path) -> str:
     """Where a model keeps its tokenizer: older sentence-transformers folders have it one level down."""
-    return str((read_modules(Path(name)) or {}).get("Transformer", name))
+    return str((read_modules(folder) or {}).get("Transformer", folder))
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from remargin.files.atomic import locked, new_file, refuse_existing, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Count
-from remargin.model.encoder import BiEncoder
+from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.paper.published import PublishedRow, published_zero_shot
 from remargin.paper.zero_shot_table import (
     ALPHA,
@@ -202,7 +202,7 @@ def _reference(rows: Sequence[PublishedRow], columns: Sequence[Column], name: st
 def _systems(models: Mapping[str, str | Path], bm25: bool) -> list[_System]:
     systems = [_System(BM25)] if bm25 else []
     for label, name in models.items():
-        model = BiEncoder.from_pretrained(name)
+        model = BiEncoder.from_pretrained(name, lengths=PAPER_LENGTHS)
         settings = {
             "index": "exact",
             "fingerprint": model.fingerprint(),
@@ -254,7 +254,7 @@ def _saved(work: _Work, skip_bad: bool) -> Measured | None:
 def _measure(work: _Work, collection: Collection, measures: list[str], say: Callable[[str], None]) -> Measured:
     """Rank, evaluate, and write the scores of every query. The header comes last: with it, all is there."""
     started = time.perf_counter()
-    run = search(collection, work.system.settings["index"], work.system.model, DEPTH)
+    run = search(collection, work.system.settings["index"], work.system.model, DEPTH, passage_length="off")
     evaluation = evaluate(run, collection.qrels, measures)
     scores, about = _beside(work.path, ".csv"), _beside(work.path, ".json")
     about.unlink(missing_ok=True)

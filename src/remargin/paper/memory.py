@@ -13,7 +13,7 @@ import torch
 from remargin.errors import InputError
 from remargin.files.headers import write_header
 from remargin.files.shapes import Check, Count
-from remargin.model.encoder import BiEncoder
+from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.columns import file_name
@@ -104,7 +104,10 @@ class MeasureMemory:
     def _peak(self, study: Study, chosen: dict[str, Any]) -> int | None:
         """The most memory in use during a few steps."""
         settings = pinned(steps=STEPS, batch_size=self.batch_size, log_every=STEPS, graphs=False, **chosen)
-        data, encoder = study.training.prepared(self.model), BiEncoder.from_pretrained(study.backbones[self.model])
+        data, encoder = (
+            study.training.prepared(self.model),
+            BiEncoder.from_pretrained(study.backbones[self.model], lengths=PAPER_LENGTHS),
+        )
         folder = study.work / "memory"
         shutil.rmtree(folder, ignore_errors=True)
         peak_memory(reset=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
@@ -15,18 +15,26 @@ from remargin.errors import InputError, first_line
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import new_folder
 from remargin.files.checksums import Sums
-from remargin.files.headers import read_header, read_json, require_shape, write_header
+from remargin.files.headers import format_of, read_header, read_json, require_shape, write_header
 from remargin.files.shapes import BlockSums, Count
+from remargin.progress import is_live
+from remargin.retrieval.kept_texts import KeptTexts, keep_texts
+from remargin.retrieval.languages import (
+    AUTO,
+    ENGLISH,
+    LANGUAGES,
+    STOP_WORDS,
+    check_language,
+    choose_language,
+    words_and_ngrams,
+)
 
-# Snowball's names and those of the stop word lists that bm25s has for them.
-LANGUAGES = {
-    "english": "en", "german": "de", "french": "fr", "spanish": "es", "portuguese": "pt", "italian": "it",
-    "russian": "ru", "swedish": "sv", "dutch": "nl", "norwegian": "no",
-}  # fmt: skip
 HEADER = "remargin_bm25.json"
-FORMAT = "remargin-bm25-2"
+FORMAT = "remargin-bm25-3"
+BEFORE = "remargin-bm25-2"  # without texts
+TEXTS = "texts"  # the folder of the texts, if they are kept
+FEW = 5000  # texts, which are no work to be shown
 REMEDY = "build it again with `remargin index --index bm25`"
-NO_SPACES = "BM25 takes words to be separated by spaces, as those of Chinese, Japanese and Thai are not"
 
 
 class BM25Header(TypedDict):
@@ -39,10 +47,11 @@ class BM25Header(TypedDict):
     language: str
     ids: IdsSize
     sums: BlockSums
+    texts: NotRequired[bool]  # whether the folder has them
 
 
 class BM25:
-    """An index of texts for BM25 in Lucene's variant, with Snowball stems and without stop words.
+    """An index of texts for BM25 in Lucene's variant, of the terms that `terms_of` finds.
 
     Example:
         >>> index = BM25({"d1": "margins adapt to documents", "d2": "queries find documents", "d3": "nothing here"})
@@ -53,18 +62,18 @@ class BM25:
         documents: texts by their ids.
         k1: term-frequency saturation: how soon repeated words stop counting.
         b: length normalisation: how much long documents are held back, 0 to 1.
-        language: of the stemmer and the stop words.
+        language: of the texts, one of `LANGUAGES`, or "auto": n-grams of characters if the documents are in scripts
+            without spaces, else English. Queries are treated as the documents were.
     """
 
-    def __init__(
-        self, documents: Mapping[str, str], k1: float = 0.9, b: float = 0.4, language: str = "english"
-    ) -> None:
+    def __init__(self, documents: Mapping[str, str], k1: float = 0.9, b: float = 0.4, language: str = AUTO) -> None:
         check_parameters(k1, b)
+        language = choose_language(language, documents.values())
         self._build(list(documents), terms_of(list(documents.values()), language), k1, b, language)
 
     @classmethod
     def of_terms(
-        cls, ids: Sequence[str], terms: Terms, k1: float = 0.9, b: float = 0.4, language: str = "english"
+        cls, ids: Sequence[str], terms: Terms, k1: float = 0.9, b: float = 0.4, language: str = ENGLISH
     ) -> BM25:
         """An index of documents of which only the terms are at hand, as `terms_of` gave them.
 
@@ -79,24 +88,31 @@ class BM25:
 
     def _build(self, ids: Sequence[str], terms: Terms, k1: float, b: float, language: str) -> None:
         if not any(terms.ids):
-            raise InputError("the documents have no words but stop words", do="check the texts and the language")
+            raise InputError("the documents have no words but stop words", do="check the texts and --language")
         self.data = ""  # the collection, where an index was saved with its name
+        self.texts: KeptTexts | None = None  # where an index was saved with them
         self._ids: Sequence[str] | Ids = ids
         self._parameters = {"k1": k1, "b": b, "language": language}
         self._index = _bm25s().BM25(method="lucene", k1=k1, b=b)
-        self._index.index(terms, show_progress=False)
+        self._index.index(terms, show_progress=is_live() and len(ids) > FEW)
 
     def __len__(self) -> int:
         return len(self._ids)
+
+    @property
+    def language(self) -> str:
+        """The language that documents and queries are split into terms by; never "auto"."""
+        return str(self._parameters["language"])
 
     def search(self, queries: Mapping[str, str], k: int = 1000) -> Run:
         """The k best documents of each query; fewer, where fewer share a word with it."""
         if not queries:
             return Run({})
-        tokens = terms_of(list(queries.values()), str(self._parameters["language"]))
+        tokens = terms_of(list(queries.values()), self.language)
         depth = min(k, len(self._ids))
+        shown = is_live() and len(queries) > FEW
         rows, scores = self._index.retrieve(
-            tokens, k=depth, show_progress=False, sorted=True, n_threads=-1, backend_selection="numpy"
+            tokens, k=depth, show_progress=shown, sorted=True, n_threads=-1, backend_selection="numpy"
         )
         rankings = {}
         for query, row, score in zip(queries, np.asarray(rows), scores, strict=True):
@@ -109,14 +125,21 @@ class BM25:
         """How many of these documents are not in it."""
         return len(set(documents).difference(self._ids))
 
-    def save(self, folder: str | Path, data: str = "", overwrite: bool = False) -> None:
-        """Write a folder that `load` maps into memory."""
+    def save(
+        self, folder: str | Path, data: str = "", overwrite: bool = False, texts: Iterable[str] | None = None
+    ) -> None:
+        """Write a folder that `load` maps into memory, with the texts of all documents if they are given."""
         with new_folder(folder, overwrite, HEADER) as out:
             self._index.save(out / "bm25s", show_progress=False)
             (out / "ids").mkdir()
             writer = IdWriter(out / "ids")
             writer.add(list(self._ids))
+            if texts is not None:
+                (out / TEXTS).mkdir()
+                for _ in keep_texts(out / TEXTS, 0, texts):
+                    pass
             header = {"format": FORMAT, "data": data, **self._parameters, "ids": writer.close()}
+            header |= {"texts": texts is not None}
             sums = {str(file.relative_to(out)): Sums.of(file) for file in sorted(out.glob("*/*"))}
             write_header(out / HEADER, {**header, "sums": sums})
 
@@ -128,13 +151,15 @@ class BM25:
             InputError: if the folder holds none, or it is damaged.
         """
         folder = Path(folder)
-        header = read_header(folder / HEADER, BM25Header, FORMAT, remedy)
+        format = BEFORE if format_of(folder / HEADER) == BEFORE else FORMAT
+        header = read_header(folder / HEADER, BM25Header, format, remedy)
         self = cls.__new__(cls)
         self.data = header["data"]
         self._parameters = {"k1": header["k1"], "b": header["b"], "language": header["language"]}
         for name, sums in header["sums"].items():
             Sums(*sums).verify(folder / name, remedy)
-        self._ids = Ids(folder / "ids", **header["ids"])
+        self._ids = ids = Ids(folder / "ids", **header["ids"])
+        self.texts = KeptTexts(folder / TEXTS, ids) if header.get("texts") else None
         self._index = _loaded(folder / "bm25s", len(self._ids), remedy)
         return self
 
@@ -146,21 +171,35 @@ class Terms(NamedTuple):
     vocab: dict[str, int]
 
 
-def terms_of(texts: list[str], language: str = "english") -> Terms:
-    """The words of texts as BM25 compares them: lower-cased Snowball stems without stop words.
+def terms_of(texts: list[str], language: str = ENGLISH) -> Terms:
+    """What BM25 compares of texts.
+
+    In languages with a list of stop words, these are lower-cased Snowball stems of words, without stop words; in the
+    others, words and n-grams of characters, stemmed if there is a stemmer: see `words_and_ngrams`.
 
     >>> tokens = terms_of(["Margins adapt to the margin"])
     >>> names = {number: term for term, number in tokens.vocab.items()}
     >>> [names[number] for number in tokens.ids[0]]
     ['margin', 'adapt', 'margin']
+    >>> list(terms_of(["图书馆 opened"], "chinese").vocab)
+    ['图书', '书馆', 'open']
     """
     import Stemmer
 
-    if language not in LANGUAGES:
-        raise InputError(f"no stop words for {language!r}", do=f"use one of {', '.join(sorted(LANGUAGES))}")
-    stemmer = Stemmer.Stemmer(language)
-    tokens = _bm25s().tokenize(texts, stopwords=LANGUAGES[language], stemmer=stemmer, show_progress=False)
-    return Terms(tokens.ids, tokens.vocab)
+    check_language(language)
+    name = LANGUAGES[language]
+    stemmer = None if name is None else Stemmer.Stemmer(name)
+    if language in STOP_WORDS:
+        shown = is_live() and len(texts) > FEW
+        tokens = _bm25s().tokenize(texts, stopwords=STOP_WORDS[language], stemmer=stemmer, show_progress=shown)
+        return Terms(tokens.ids, tokens.vocab)
+    words: dict[str, int] = {}
+    numbers = [[words.setdefault(word, len(words)) for word in words_and_ngrams(text)] for text in texts]
+    if stemmer is None:
+        return Terms(numbers, words)
+    vocabulary: dict[str, int] = {}
+    stems = [vocabulary.setdefault(stem, len(vocabulary)) for stem in stemmer.stemWords(list(words))]
+    return Terms([[stems[number] for number in of_text] for of_text in numbers], vocabulary)
 
 
 def check_parameters(k1: float, b: float) -> None:

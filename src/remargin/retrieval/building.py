@@ -20,6 +20,7 @@ from remargin.retrieval.built import Built
 from remargin.retrieval.encoding import encode
 from remargin.retrieval.hybrid import HybridSettings
 from remargin.retrieval.index_folder import HEADER, IndexFolder
+from remargin.retrieval.kept_texts import GROWING
 from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.texts import collection_texts
 from remargin.retrieval.vectors import Vectors, text_hashes
@@ -33,7 +34,8 @@ def build_index(
     settings: BackendSettings | None = None,
     overwrite: bool = False,
     hybrid: HybridSettings | None = None,
-    texts: Iterable[Text] = (),
+    texts: Iterable[Text] | None = None,
+    keep_texts: bool = True,
 ) -> Built:
     """Write an index of vectors to a folder.
 
@@ -43,7 +45,8 @@ def build_index(
         settings: the back end; exact search if not given.
         overwrite: replace `out` if it is there.
         hybrid: how to fuse with BM25, which is then in the folder, too.
-        texts: for a hybrid index, the documents that the vectors were made of, in the same order.
+        texts: the documents that the vectors were made of, in the same order. A hybrid index needs them.
+        keep_texts: keep the texts in the folder, if they are given, so that `ask` can show them.
 
     Example:
         >>> import tempfile
@@ -69,8 +72,9 @@ def build_index(
             raise InputError("there are no documents to index", do="encode some first")
         if vectors.made.kind != "documents":
             raise InputError(f"vectors of {vectors.made.kind}, not of documents", do="encode the documents")
-        index = IndexFolder.empty(folder, vectors.made, settings or BackendSettings(), hybrid)
-        index.append(vectors, () if hybrid is None else matching_texts(texts, vectors))
+        kept = keep_texts and texts is not None
+        index = IndexFolder.empty(folder, vectors.made, settings or BackendSettings(), hybrid, kept)
+        index.append(vectors, matching_texts(texts or (), vectors) if kept or hybrid is not None else None)
         index.commit()
         if index.terms is not None and index.terms["bm25"] is None:
             do = "check the texts and the language, or index the encoder alone (--hybrid off)"
@@ -81,6 +85,7 @@ def build_index(
     seconds = time.perf_counter() - started
     sizes = {path.relative_to(out): path.stat().st_size for path in Path(out).rglob("*") if path.is_file()}
     vector_bytes = sizes.pop(Path("vectors.bin"))
+    text_bytes = sum(sizes.pop(Path(name)) for name in GROWING if Path(name) in sizes)
     return Built(
         documents=len(vectors.ids),
         rows=len(vectors.matrix),
@@ -90,6 +95,9 @@ def build_index(
         vector_bytes=vector_bytes,
         other_bytes=sum(sizes.values()),
         hybrid=hybrid,
+        language=None if hybrid is None else hybrid.language,
+        text_bytes=text_bytes,
+        split=vectors.passages_line(),
     )
 
 
@@ -129,17 +137,19 @@ def index_texts(
     skip_bad: bool,
     overwrite: bool,
     hybrid: HybridSettings | None = None,
+    keep_texts: bool = True,
 ) -> Built:
     """Encode a collection's documents into a folder beside `out`, and write an index of them."""
     folder = out.absolute().with_name(f"{out.name}.vectors")
-    given = f"--vectors {folder}" + ("" if hybrid is None else f" --data {data}")
+    read_again = keep_texts or hybrid is not None
+    given = f"--vectors {folder}" + (f" --data {data}" if read_again else "")
     if folder.exists():
         do = f"give {given} to continue with these vectors, or remove them"
         raise InputError("is there already, perhaps from a build that was stopped", file=folder, do=do)
     vectors = encode(data, model, folder, skip_bad=skip_bad, **encoding)
     try:
-        texts = () if hybrid is None else collection_texts(data, rejects=Rejects(skip=skip_bad))  # counted before
-        built = build_index(vectors, out, settings, overwrite, hybrid, texts)
+        texts = collection_texts(data, rejects=Rejects(skip=skip_bad)) if read_again else None  # rejects counted before
+        built = build_index(vectors, out, settings, overwrite, hybrid, texts, keep_texts)
     except InputError as error:
         do = "; ".join([*([error.do] if error.do else []), f"the vectors stay: give {given}"])
         raise InputError(error.problem, file=error.file, id=error.id, do=do) from None

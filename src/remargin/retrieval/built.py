@@ -21,8 +21,11 @@ class Built:
         made: what made the vectors; None for a BM25 index.
         seconds: how long building took, without encoding.
         vector_bytes: the size of the vectors on disk.
+        text_bytes: the size of the texts, compressed; 0 if they are not kept.
         other_bytes: the size of everything else in the folder.
         hybrid: how the index fuses BM25 and the encoder; None if it holds one of them.
+        language: that BM25 splits texts into terms by; None without BM25.
+        split: a line for people about documents that were split into passages; None if none was.
     """
 
     documents: int
@@ -33,3 +36,6 @@ class Built:
     vector_bytes: int
     other_bytes: int
     hybrid: HybridSettings | None = None
+    language: str | None = None
+    text_bytes: int = 0
+    split: str | None = None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from remargin.data.ids import Ids, IdWriter
 from remargin.data.source import Text
 from remargin.data.tables import batches
-from remargin.errors import InputError
+from remargin.errors import InputError, refuse_idle
 from remargin.files.arrays import append_array
 from remargin.files.atomic import locked, naming, put_in_place, refuse_existing
 from remargin.files.checksums import Sums
@@ -27,11 +27,12 @@ from remargin.model.ahead import ahead
 from remargin.model.encoder import BiEncoder, EncodingPrecision, encoding_dtype
 from remargin.model.tokenizer import Kind, Tokens
 from remargin.progress import track
-from remargin.retrieval.encoders import as_encoder
+from remargin.retrieval.encoders import OF_QUERIES, as_encoder, given_texts
 from remargin.retrieval.texts import collection_texts, counted_rejects
 from remargin.retrieval.vectors import FORMAT, HEADER, Dtype, Made, Vectors, finite, text_hashes
 
 TEXTS_AT_ONCE = 4096
+OWNERS = "owners.bin"
 
 
 def encode(
@@ -41,9 +42,12 @@ def encode(
     kind: Kind = "documents",
     dtype: Dtype = "float32",
     precision: EncodingPrecision = "auto",
-    passage_length: int | None = None,
+    passage_length: int | str = "auto",
     passage_overlap: int | None = None,
-    length: int | None = None,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
 ) -> Vectors:
@@ -58,9 +62,12 @@ def encode(
         kind: "documents", or "queries" for those of all splits.
         dtype: of the numbers on disk: "float32", or "float16" for half the size.
         precision: the numeric precision to compute in: "auto" (bf16 on a GPU, 32 on a CPU), "32" or "bf16".
-        passage_length: split documents into passages of this many tokens, with a vector for each.
-        passage_overlap: how many tokens neighbouring passages share; a quarter of `passage_length` if not given.
-        length: read at most this many tokens of each text, instead of what the model says.
+        passage_length: split documents into passages of this many tokens, with a vector for each. "auto" splits
+            documents that are longer than the model reads, into passages as long as that; "off" truncates them.
+        passage_overlap: how many tokens neighbouring passages share; a quarter of a passage if not given.
+        query_length, document_length: maximum lengths in tokens, instead of what the model says.
+        query_prefix, document_prefix: put before every text, instead of what the model says. Documents keep what is
+            given for queries, so that an index of them is searched with it.
         skip_bad: skip bad input, and count it in a warning.
         overwrite: replace `out` if it is there.
 
@@ -70,20 +77,31 @@ def encode(
     Example:
         >>> import tempfile
         >>> vectors = encode("docstrings:json", model_folder, Path(tempfile.mkdtemp()) / "vectors", dtype="float16")
-        >>> vectors.made.data, len(vectors.ids) == len(vectors.matrix) > 0
+        >>> vectors.made.data, 0 < len(vectors.ids) <= len(vectors.matrix)
         ('docstrings:json', True)
     """
     if kind not in ("documents", "queries"):
         raise InputError(f"nothing called {kind!r} to encode", do="use documents or queries")
     refuse_existing(Path(out), overwrite, HEADER)
-    encoder = as_encoder(model, precision, **{"query_length" if kind == "queries" else "document_length": length})
+    given = given_texts(query_length, document_length, query_prefix, document_prefix)
+    encoder = as_encoder(model, precision, **given)
     made = Made.by(encoder, str(data), kind, dtype, passage_length, passage_overlap)
+    if kind == "documents":
+        made = replace(made, **{name: value for name, value in given.items() if name in OF_QUERIES})
+    else:
+        refuse_idle("queries", [name for name in given if name not in OF_QUERIES])
     with counted_rejects(skip_bad) as rejects:
-        return encode_texts(encoder, collection_texts(data, kind, rejects), out, made, overwrite)
+        texts = collection_texts(data, kind, rejects)
+        return encode_texts(encoder, texts, out, made, overwrite, only_longer=passage_length == "auto")
 
 
 def encode_texts(
-    model: BiEncoder, texts: Iterable[Text], out: str | Path, made: Made | None = None, overwrite: bool = False
+    model: BiEncoder,
+    texts: Iterable[Text],
+    out: str | Path,
+    made: Made | None = None,
+    overwrite: bool = False,
+    only_longer: bool = False,
 ) -> Vectors:
     """Write the vectors of texts to a folder. If interrupted, the same call resumes, to the same bytes.
 
@@ -96,6 +114,7 @@ def encode_texts(
         out: the folder.
         made: settings, as `Made.by(model, ...)` gives them.
         overwrite: replace `out` if it is there.
+        only_longer: write no passages, if `made` asks for some, where no text is longer than a passage.
 
     Example:
         >>> import tempfile
@@ -120,14 +139,17 @@ def encode_texts(
         try:
             for planned in ahead(work.plan(block, model) for block in blocks):  # tokenised while others are encoded
                 work.write(planned, model)
-            work.close()
+            work.close(only_longer)
         except BaseException:
             if not (folder / JOURNAL).stat().st_size:  # there is nothing to resume
                 shutil.rmtree(folder)
             raise
         put_in_place(folder, out, overwrite, HEADER)
         (out / JOURNAL).unlink()  # not before all is in place: with it, nothing has to be encoded again
-    return Vectors.mapped(out)
+        vectors = Vectors.mapped(out)
+        if vectors.owners is None:
+            (out / OWNERS).unlink(missing_ok=True)
+    return vectors
 
 
 class _Planned(NamedTuple):
@@ -151,7 +173,7 @@ class _Work:
             (folder / name).unlink(missing_ok=True)
         self._ids = IdWriter(folder)
         self._hashes: list[NDArray[np.uint64]] = []
-        self._names = ["vectors.bin"] if made.passage_length is None else ["vectors.bin", "owners.bin"]
+        self._names = ["vectors.bin"] if made.passage_length is None else ["vectors.bin", OWNERS]
         self._journal = Journal(folder / JOURNAL, [folder / name for name in self._names])
         self._texts = self._rows = self._truncated = 0
 
@@ -178,11 +200,13 @@ class _Work:
         self._truncated += block.truncated
         self._ids.add([text.id for text in block.texts])
 
-    def close(self) -> None:
+    def close(self, only_longer: bool) -> None:
         """Write the ids and the header; the folder is then complete."""
         if not self._texts:
             raise InputError("there are no texts to encode", do="name another collection")
         self._journal.close()
+        if only_longer and self._rows == self._texts and self._made.passage_length is not None:
+            self._made, self._names = self._made.whole, self._names[:1]
         append_array(self._folder / "hashes.bin", 0, np.concatenate(self._hashes))
         header = {"format": FORMAT, "made": self._made.on_disk(), "rows": self._rows, "truncated": self._truncated}
         header |= {"ids": self._ids.close()}
@@ -192,10 +216,8 @@ class _Work:
 
 def _tokens(model: BiEncoder, texts: list[str], made: Made) -> tuple[Tokens, NDArray[np.uint32], int]:
     """Tokens of texts or their passages, the text that each belongs to, and how many texts were truncated."""
-    owners = np.arange(len(texts), dtype=np.uint32)
     if made.passage_length is not None:
-        passages = [model.tokenizer.passages(text, made.passage_length, made.passage_overlap) for text in texts]
-        owners = np.repeat(owners, [len(of_text) for of_text in passages])
-        texts = list(itertools.chain.from_iterable(passages))
+        how = made.prefix, made.length, made.passage_length, made.passage_overlap
+        return model.tokenizer.in_passages(texts, *how)
     tokens, truncated = model.tokenizer([made.prefix + text for text in texts], made.length)
-    return tokens, owners, truncated
+    return tokens, np.arange(len(texts), dtype=np.uint32), truncated

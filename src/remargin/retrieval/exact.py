@@ -13,6 +13,7 @@ from torch import Tensor
 from remargin.files.arrays import append_array, map_array
 from remargin.files.shapes import FileName
 from remargin.losses.numerics import exact_products
+from remargin.progress import track
 from remargin.retrieval.base import Backend, NoState, State, Storage
 from remargin.retrieval.codes import Coder
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 # Scores of this many queries and documents are in memory at a time: what fits a CPU's caches, and what fills a GPU.
 CPU_BLOCK = (1024, 4096)
 GPU_BLOCK = (256, 131_072)
+FEW = 16  # blocks, which are no work to be shown
 CPU_GROUP, GPU_GROUP = 32, 64  # neighbouring scores of which first only the maximum is looked at
 VECTORS_AT_ONCE = 65_536  # are made codes of
 
@@ -70,7 +72,8 @@ def top_k(
     compute = _precision(documents, device)
     wanted = wanted.to(compute)
     with torch.inference_mode(), exact_products(device):
-        for start in range(0, len(documents), size):
+        starts = range(0, len(documents), size)
+        for start in track(starts, "searching", total=len(starts), show=None if len(starts) > FEW else False):
             block = _tensor(documents[start : start + size]).to(device)
             block = (block if coder is None else coder.decode(block)).to(compute)
             for q in range(0, len(wanted), at_once):

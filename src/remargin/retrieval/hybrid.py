@@ -17,18 +17,20 @@ from remargin.errors import InputError
 from remargin.evaluation.inputs import Judgments
 from remargin.evaluation.measures import evaluate
 from remargin.evaluation.runs import Run
-from remargin.files.headers import read_record, write_header
+from remargin.files.headers import format_of, read_record, write_header
 from remargin.files.shapes import Check, Finite, Size
 from remargin.model.folder import local_folder
-from remargin.retrieval.bm25 import LANGUAGES, check_parameters
+from remargin.retrieval.bm25 import check_parameters
 from remargin.retrieval.fusion import tune_weight, weighted
+from remargin.retrieval.languages import AUTO, ENGLISH, LANGUAGES, check_language
 
 if TYPE_CHECKING:
     from remargin.retrieval.bm25 import BM25
     from remargin.retrieval.dense import DenseIndex
 
 FILE = "fusion.json"  # in a model folder
-FORMAT = "remargin-fusion-1"
+FORMAT = "remargin-fusion-2"
+BEFORE = "remargin-fusion-1"  # of English alone: without a language
 REMEDY = "delete it to search with the encoder alone, or train the model again"
 DEPTH = 1000  # documents of each ranking that are scaled and added up, as many as `search` and `fuse` take by default
 # The fusion has to be better on dev than the encoder alone by more than this: a smaller difference means little, and
@@ -36,6 +38,7 @@ DEPTH = 1000  # documents of each ranking that are scaled and added up, as many 
 WORTHWHILE = 0.005
 Weight = Annotated[float, Check("between 0 and 1", lambda value: 0 <= value <= 1)]
 Choice = Literal["auto", "on", "off"]
+Language = Annotated[str, Check("a language of BM25", LANGUAGES.__contains__)]
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Fusion:
         data: the collection that the weight was chosen on.
         split: its split.
         normalisation: how scores were scaled, for each query.
+        language: that BM25 split the texts into terms by.
     """
 
     weight: Weight
@@ -63,6 +67,7 @@ class Fusion:
     data: str = ""
     split: str = "dev"
     normalisation: Literal["min-max"] = "min-max"
+    language: Language = ENGLISH
 
     def fuse(self, bm25: Run, dense: Run, k: int = 1000) -> Run:
         """Fuse other rankings by BM25 and the same encoder, such as those of a test split, as a search would.
@@ -93,6 +98,7 @@ def choose_fusion(
     depth: int = DEPTH,
     data: str = "",
     split: str = "dev",
+    language: str = ENGLISH,
 ) -> Fusion:
     """Choose the weight of BM25 and an encoder on a dev split, as `fuse --tune` does, and say what it brings there.
 
@@ -105,6 +111,7 @@ def choose_fusion(
             have all documents.
         data: the name of the collection, for the record.
         split: the name of the split, for the record.
+        language: of `bm25`; see `BM25.language`. Searches will take the same.
 
     Raises:
         InputError: if none of the queries is judged, or the runs have no queries in common.
@@ -121,7 +128,7 @@ def choose_fusion(
     first, second = (Run.of(run.rankings, depth) for run in (bm25, dense))
     weight, means = tune_weight(first, second, qrels, measure, depth=depth)
     words, vectors = (evaluate(run, qrels, [measure]).means[measure] for run in (first, second))
-    return Fusion(weight, measure, words, vectors, means[weight], depth, data, split)
+    return Fusion(weight, measure, words, vectors, means[weight], depth, data, split, language=language)
 
 
 def save_fusion(folder: str | Path, fusion: Fusion) -> None:
@@ -149,7 +156,9 @@ def read_fusion(model: str | Path) -> Fusion | None:
         True
     """
     path = local_folder(model) / FILE
-    return read_record(path, Fusion, FORMAT, REMEDY) if path.exists() else None
+    if not path.exists():
+        return None
+    return read_record(path, Fusion, BEFORE if format_of(path) == BEFORE else FORMAT, REMEDY)
 
 
 @dataclass(frozen=True)
@@ -162,7 +171,7 @@ class HybridSettings:
         from_dev: that a dev split chose the weight.
         k1: BM25's term-frequency saturation; this and the next two as in `BM25`.
         b: its length normalisation.
-        language: of its stemmer and stop words.
+        language: that it splits texts into terms by; "auto" until an index is made, which keeps the one that it chose.
     """
 
     weight: Weight
@@ -170,15 +179,14 @@ class HybridSettings:
     from_dev: bool = False
     k1: Annotated[Finite, Check("0 or more", lambda value: value >= 0)] = 0.9
     b: Annotated[float, Check("between 0 and 1", lambda value: 0 <= value <= 1)] = 0.4
-    language: Annotated[str, Check("a language of BM25", LANGUAGES.__contains__)] = "english"
+    language: Language = ENGLISH
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight <= 1:
             raise InputError(f"a weight of {self.weight}", do="use 0 (only BM25) to 1 (only the encoder)")
         check_parameters(self.k1, self.b)
-        if self.language not in LANGUAGES:
-            problem = f"no stop words for {self.language!r}"
-            raise InputError(problem, do=f"use one of {', '.join(sorted(LANGUAGES))}")
+        if self.language != AUTO:
+            check_language(self.language)
 
     def __str__(self) -> str:
         """A line for people.
@@ -224,14 +232,23 @@ def chosen_hybrid(choice: Choice | float, model: str | Path) -> HybridSettings |
     if choice == "off":
         return None
     if not isinstance(choice, str):
-        return HybridSettings(choice)
+        fusion = read_fusion(model) if has_folder(model) else None
+        return HybridSettings(choice, language=AUTO if fusion is None else fusion.language)
     fusion = read_fusion(model)
     if fusion is None and choice == "on":
         problem = f"no {FILE} in it, so no dev split has chosen a weight for BM25 and the encoder"
         raise InputError(problem, file=model, do="give the encoder's weight: --hybrid 0.5")
     if fusion is None or (choice == "auto" and not fusion.pays):
         return None
-    return HybridSettings(fusion.weight, fusion.depth, from_dev=True)
+    return HybridSettings(fusion.weight, fusion.depth, from_dev=True, language=fusion.language)
+
+
+def has_folder(model: str | Path) -> bool:
+    """Whether a model is still where its name says."""
+    try:
+        return bool(model) and local_folder(model).is_dir()
+    except InputError:
+        return False
 
 
 class HybridIndex:

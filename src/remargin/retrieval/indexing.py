@@ -9,14 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from remargin.data.tables import Rejects
 from remargin.errors import InputError, refuse_idle
 from remargin.files.atomic import refuse_existing
-from remargin.model.folder import local_folder
 from remargin.retrieval import bm25
 from remargin.retrieval.base import storage_class
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.built import Built
-from remargin.retrieval.hybrid import Choice, HybridSettings, chosen_hybrid, read_choice
+from remargin.retrieval.hybrid import Choice, HybridSettings, chosen_hybrid, has_folder, read_choice
+from remargin.retrieval.kept_texts import GROWING
+from remargin.retrieval.languages import AUTO, choose_language
 from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.texts import collection_texts, counted_rejects
 
@@ -37,9 +39,12 @@ def index(
     index: str = "exact",
     dtype: Dtype | None = None,
     precision: EncodingPrecision | None = None,
-    passage_length: int | None = None,
+    passage_length: int | str = "auto",
     passage_overlap: int | None = None,
-    length: int | None = None,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
     coding: Coding | None = None,
     over_fetch: int | None = None,
     factory: str | None = None,
@@ -52,6 +57,7 @@ def index(
     b: float | None = None,
     language: str | None = None,
     hybrid: str | float = "auto",
+    texts: bool = True,
     skip_bad: bool = False,
     overwrite: bool = False,
 ) -> Built:
@@ -63,14 +69,15 @@ def index(
     Args:
         out: the folder to write.
         vectors: what `encode` wrote, or its folder.
-        data: the collection, as `Collection.load` takes it, instead of vectors; beside them for a hybrid index.
+        data: the collection, as `Collection.load` takes it, instead of vectors; or beside them, for the texts.
         model: the encoder for `data`, its folder, or its Hugging Face name.
         index: "exact", "faiss", "milvus" or "bm25".
-        dtype: of the stored vectors; this and the next four as in `encode`.
+        dtype: of the stored vectors; this and all down to `document_prefix` as in `encode`.
         precision: the numeric precision to compute in.
-        passage_length: split documents into passages of this many tokens. A document scores as its best passage.
+        passage_length: "auto" splits documents that are longer than the model reads into passages, "off" truncates
+            them, a number splits all documents into passages of so many tokens. A document scores as its best passage.
         passage_overlap: how many tokens neighbouring passages share.
-        length: read at most this many tokens of each document.
+        query_length, document_length, query_prefix, document_prefix: instead of the model's own. The index keeps them.
         coding: exact: scalar ("int8") or binary ("binary") quantisation.
         over_fetch: candidates to score exactly for each wanted document; this and the next as in `BackendSettings`.
         factory: faiss: any index, as its factory writes it; milvus: an index type.
@@ -81,10 +88,11 @@ def index(
         uri: milvus: the address of a server.
         k1: bm25, hybrid: term-frequency saturation, 0.9 if not given.
         b: bm25, hybrid: length normalisation, 0 to 1, 0.4 if not given.
-        language: bm25, hybrid: of the stemmer and the stop words, "english" if not given.
+        language: bm25, hybrid: of the texts; see `BM25`. If not given, that of the model's fusion, or "auto".
         hybrid: whether the folder holds BM25 beside the vectors, so that searches fuse both: "auto", if the model's
             folder has a weight that dev chose, and the fusion is better there (see `Fusion.pays`); "on", with that
             weight in any case; "off"; or the encoder's weight, 0 to 1.
+        texts: keep the texts in the folder, compressed, so that `ask` shows them wherever the collection is then.
         skip_bad: skip bad input, and count it in a warning.
         overwrite: replace `out` if it is there.
 
@@ -97,16 +105,19 @@ def index(
         >>> from remargin import search
         >>> folder = Path(tempfile.mkdtemp()) / "index"
         >>> built = index(folder, data="docstrings:json", model=model_folder, dtype="float16")
-        >>> built.documents == built.rows > 0
+        >>> 0 < built.documents <= built.rows  # one vector each, or one for each passage
         True
         >>> run = search("docstrings:json", folder, k=3)
     """
     encoding = _given(
         dtype=dtype,
         precision=precision,
-        passage_length=passage_length,
+        passage_length=None if passage_length == "auto" else passage_length,
         passage_overlap=passage_overlap,
-        length=length,
+        query_length=query_length,
+        document_length=document_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
     )
     backend = _given(
         coding=coding,
@@ -123,7 +134,7 @@ def index(
     if index == "bm25":
         idle = _given(vectors=vectors, model=model, hybrid=None if choice == "auto" else choice)
         refuse_idle("a BM25 index", [*backend, *encoding, *idle])
-        return _index_words(data, Path(out), words, skip_bad, overwrite)
+        return _index_words(data, Path(out), words, texts, skip_bad, overwrite)
     from remargin.retrieval.building import build_index, index_texts
     from remargin.retrieval.index_folder import HEADER
     from remargin.retrieval.vectors import Vectors
@@ -141,38 +152,36 @@ def index(
         if choice == "auto":
             _warn_without_words(loaded)
         return build_index(loaded, out, settings, overwrite)
-    if vectors is not None and data is not None and model is None and choice != "off":
+    if vectors is not None and data is not None and model is None and (texts or choice != "off"):
         refuse_idle("vectors that are encoded already", encoding)
         loaded = vectors if isinstance(vectors, Vectors) else Vectors.load(vectors)
-        if (fused := _hybrid(choice, loaded.made.model, words, index)) is not None:
+        fused = _hybrid(choice, loaded.made.model, words, index, data)
+        if texts or fused is not None:
             with counted_rejects(skip_bad) as rejects:
-                texts = collection_texts(data, rejects=rejects)
-                return build_index(loaded, out, settings, overwrite, fused, texts)
+                read = collection_texts(data, rejects=rejects)
+                return build_index(loaded, out, settings, overwrite, fused, read, texts)
     if vectors is not None or data is None or model is None:
         raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
-    fused = _hybrid(choice, model, words, index)
-    return index_texts(data, model, Path(out), settings, encoding, skip_bad, overwrite, fused)
+    fused = _hybrid(choice, model, words, index, data)
+    return index_texts(data, model, Path(out), settings, encoding, skip_bad, overwrite, fused, texts)
 
 
 def _hybrid(
-    choice: Choice | float, model: str | Path | BiEncoder, words: Mapping[str, Any], index: str
+    choice: Choice | float, model: str | Path | BiEncoder, words: Mapping[str, Any], index: str, data: str | Path
 ) -> HybridSettings | None:
     """How the index fuses, if it does; BM25's own parameters are refused if it does not."""
     if isinstance(model, str | Path):
         fused = chosen_hybrid(choice, model)
     else:  # whose folder may be gone, if it ever had one
-        fused = None if choice == "auto" and not _has_folder(model.name) else chosen_hybrid(choice, model.name)
+        fused = None if choice == "auto" and not has_folder(model.name) else chosen_hybrid(choice, model.name)
     if fused is None:
         refuse_idle(f"index {index} without BM25 (--hybrid)", words)
         return None
-    return replace(fused, **words)
-
-
-def _has_folder(name: str) -> bool:
-    try:
-        return bool(name) and local_folder(name).is_dir()
-    except InputError:
-        return False
+    fused = replace(fused, **words)
+    if fused.language != AUTO:
+        return fused
+    texts = (text.text for text in collection_texts(data, rejects=Rejects(skip=True)))  # bad ones are said later
+    return replace(fused, language=choose_language(AUTO, texts))
 
 
 def _warn_without_words(vectors: Vectors) -> None:
@@ -196,7 +205,7 @@ def _refuse_idle_settings(settings: BackendSettings, given: Mapping[str, Any]) -
 
 
 def _index_words(
-    data: str | Path | None, out: Path, parameters: Mapping[str, Any], skip_bad: bool, overwrite: bool
+    data: str | Path | None, out: Path, parameters: Mapping[str, Any], keep: bool, skip_bad: bool, overwrite: bool
 ) -> Built:
     """Write a BM25 index of a collection's documents."""
     if data is None:
@@ -205,7 +214,10 @@ def _index_words(
     with counted_rejects(skip_bad) as rejects:
         texts = {text.id: text.text for text in collection_texts(data, rejects=rejects)}
     started = time.perf_counter()
-    BM25(texts, **parameters).save(out, str(data), overwrite)
+    built = BM25(texts, **parameters)
+    built.save(out, str(data), overwrite, texts.values() if keep else None)
     seconds = time.perf_counter() - started
-    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    return Built(len(texts), 0, 0, None, seconds, 0, size)
+    sizes = {file: file.stat().st_size for file in out.rglob("*") if file.is_file()}
+    of_texts = sum(size for file, size in sizes.items() if file.name in GROWING)
+    size = sum(sizes.values()) - of_texts
+    return Built(len(texts), 0, 0, None, seconds, 0, size, language=built.language, text_bytes=of_texts)

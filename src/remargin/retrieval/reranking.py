@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from remargin.data.collection import Collection, open_collection
-from remargin.errors import InputError
+from remargin.errors import InputError, refuse_idle
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import refuse_existing
 from remargin.model.cross_encoder import CrossEncoder
-from remargin.retrieval.encoders import as_reranker
+from remargin.retrieval.encoders import as_reranker, given_texts
 
 if TYPE_CHECKING:
     from remargin.model.encoder import BiEncoder, EncodingPrecision
+    from remargin.retrieval.vectors import Vectors
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,12 @@ def rerank(
     skip_bad: bool = False,
     out: str | Path | None = None,
     overwrite: bool = False,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
+    passage_length: int | str = "auto",
+    passage_overlap: int | None = None,
 ) -> Run:
     """Rank the documents of a run by an encoder's similarity or a cross-encoder's score, as `remargin rerank` does.
 
@@ -46,6 +54,9 @@ def rerank(
         skip_bad: skip bad input, and count it in a warning, if `data` is not loaded yet.
         out: a TREC run file to write; its name may end in .gz.
         overwrite: replace `out` if it is there.
+        query_length, document_length, query_prefix, document_prefix: of an encoder, instead of its own.
+        passage_length, passage_overlap: of an encoder, as in `search`: documents that are longer than it reads are
+            split into passages, of which the best counts. A cross-encoder truncates.
 
     Raises:
         InputError: for bad input, and for a run and a collection that do not belong together.
@@ -61,13 +72,20 @@ def rerank(
         refuse_existing(Path(out), overwrite)
     first = run if isinstance(run, Run) else Run.load(run)
     collection = open_collection(data, split, skip_bad)
-    reranked = _rescored(as_reranker(model, precision), first, collection, depth)
+    texts = given_texts(query_length, document_length, query_prefix, document_prefix)
+    loaded = as_reranker(model, precision, **texts)
+    passages: Any = {"passage_length": passage_length, "passage_overlap": passage_overlap}
+    if isinstance(loaded, CrossEncoder):
+        refuse_idle("a cross-encoder", [name for name, value in passages.items() if value not in (None, "auto")])
+    reranked = _rescored(loaded, first, collection, depth, passages)
     if out is not None:
         reranked.save(out, tag="rerank", overwrite=overwrite)
     return reranked
 
 
-def _rescored(model: BiEncoder | CrossEncoder, run: Run, collection: Collection, depth: int | None) -> Run:
+def _rescored(
+    model: BiEncoder | CrossEncoder, run: Run, collection: Collection, depth: int | None, passages: dict[str, Any]
+) -> Run:
     documents, queries = collection.documents, collection.queries
     candidates = {
         query: run.top(query, depth or len(run.rankings[query])) for query in run.rankings if query in queries
@@ -90,11 +108,26 @@ def _rescored(model: BiEncoder | CrossEncoder, run: Run, collection: Collection,
         pairs = [(queries[query], documents[document]) for query, ranking in candidates.items() for document in ranking]
         values = iter(model.score(pairs).tolist())
         return Run.of({query: dict(zip(ranking, values, strict=False)) for query, ranking in candidates.items()})
+    from remargin.retrieval.vectors import Vectors
+
+    vectors = Vectors.of(model, {document: documents[document] for document in needed}, collection.name, **passages)
+    if (line := vectors.passages_line()) is not None:
+        log.warning(line)
     rows = {document: row for row, document in enumerate(needed)}
-    document_vectors = model.encode_documents([documents[document] for document in needed])
     query_vectors = model.encode_queries([queries[query] for query in candidates])
     scores = {}
     for vector, (query, ranking) in zip(query_vectors, candidates.items(), strict=True):
-        similarities = document_vectors[[rows[document] for document in ranking]] @ vector
-        scores[query] = dict(zip(ranking, np.asarray(similarities).tolist(), strict=True))
+        similarities = _similarities(vectors, vector, np.array([rows[document] for document in ranking], np.int64))
+        scores[query] = dict(zip(ranking, similarities.tolist(), strict=True))
     return Run.of(scores)
+
+
+def _similarities(vectors: Vectors, query: NDArray[np.float32], documents: NDArray[np.int64]) -> NDArray[Any]:
+    """The similarity of each of some documents to a query: that of its best passage, if documents were split."""
+    if vectors.owners is None:
+        return np.asarray(vectors.matrix[documents] @ query)
+    bounds = np.searchsorted(vectors.owners, np.arange(len(vectors.ids) + 1))
+    first, count = bounds[documents], np.diff(bounds)[documents]
+    starts = np.cumsum(count) - count
+    passages = np.repeat(first - starts, count) + np.arange(count.sum())
+    return np.asarray(np.maximum.reduceat(vectors.matrix[passages] @ query, starts))

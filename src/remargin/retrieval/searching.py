@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from remargin.data.collection import Collection, open_collection, open_source
 from remargin.data.tables import Rejects
@@ -14,10 +16,12 @@ from remargin.evaluation.runs import Run
 from remargin.files.atomic import refuse_existing
 from remargin.files.shapes import encodable
 from remargin.retrieval.base import BACKENDS, Index
-from remargin.retrieval.bm25 import BM25, NO_SPACES
+from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.bm25 import HEADER as BM25_HEADER
-from remargin.retrieval.encoders import as_encoder
+from remargin.retrieval.encoders import as_encoder, given_texts, index_encoder
 from remargin.retrieval.hybrid import Choice, HybridIndex, HybridSettings, chosen_hybrid, read_choice
+from remargin.retrieval.kept_texts import KeptTexts
+from remargin.retrieval.languages import AUTO, OTHER_TERMS, describe_choice
 
 if TYPE_CHECKING:
     from remargin.model.encoder import BiEncoder
@@ -38,6 +42,13 @@ def search(
     out: str | Path | None = None,
     overwrite: bool = False,
     hybrid: str | float | None = None,
+    language: str | None = None,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
+    passage_length: int | str = "auto",
+    passage_overlap: int | None = None,
 ) -> Run:
     """Rank documents for each of a collection's queries, as `remargin search` does.
 
@@ -55,6 +66,13 @@ def search(
         hybrid: "on", "off", "auto", or the encoder's weight, 0 to 1, in a fusion with BM25. An index folder is searched
             as it was made ("auto"), or by its encoder alone ("off"). An index that is made on the way is not fused,
             so that the encoder itself is measured, unless this says so; "auto" and "on" are as in `index`.
+        language: of the texts, for BM25, if its index is made on the way; see `BM25`. If not given, "auto", or the one
+            that the model was fused with. An index folder has its own.
+        query_length, document_length: maximum lengths in tokens, instead of the model's own. An index folder has its
+            own, and refuses others.
+        query_prefix, document_prefix: put before every text, likewise.
+        passage_length, passage_overlap: of an index that is made on the way, as in `index`: documents that are longer
+            than the model reads are split into passages ("auto"), or truncated ("off").
 
     Raises:
         InputError: for bad input, an unknown index or one of another collection, and a model that is missing or does
@@ -72,23 +90,46 @@ def search(
     if index in KINDS and not isinstance(data, Collection) and any(Path(str(index)).glob("remargin_*.json")):
         problem = f"{str(index)!r} is both a kind of index and a folder here"
         raise InputError(problem, do=f"write ./{index} for the folder, or search elsewhere")
-    encoder = None if model is None else as_encoder(model)
+    given = given_texts(query_length, document_length, query_prefix, document_prefix)
+    passages = {"passage_length": passage_length, "passage_overlap": passage_overlap}
+    encoder = _encoder(index, model, given, passages)
     collection = open_collection(data, split, skip_bad)
     if isinstance(index, str | Path):
-        opened: Index = _open(collection, index, encoder, hybrid)
+        opened: Index = _open(collection, index, encoder, hybrid, language, passages)
     else:
-        refuse_idle("an index that is open", [] if hybrid is None else ["hybrid"])
+        idle = {"hybrid": hybrid, "language": language}
+        refuse_idle("an index that is open", [name for name, value in idle.items() if value is not None])
         opened = index
     run = _ranked(opened, collection, k)
     if named and index not in KINDS:
         _check_documents(opened, run, collection, Path(str(index)))
     if named and (empty := run.empty()):
         reason = "; no word of theirs is in a document" if isinstance(opened, BM25) else ""
-        reason += f", and {NO_SPACES}: search with a model (--index exact)" if reason and len(empty) == len(run) else ""
+        reason += f": {OTHER_TERMS}" if reason and len(empty) == len(run) else ""
         log.warning("nothing was found for %d of %d queries, such as %r%s", len(empty), len(run), empty[0], reason)
     if out is not None:
         run.save(out, tag=Path(str(index)).name if named else "search", overwrite=overwrite)
     return run
+
+
+def _encoder(
+    index: str | Path | Index,
+    model: str | Path | BiEncoder | None,
+    texts: Mapping[str, Any],
+    passages: Mapping[str, Any] = MappingProxyType({}),
+) -> BiEncoder | None:
+    """The encoder to search with, if one is given or the index has one. Refuses options that would do nothing."""
+    split = [name for name, value in passages.items() if value not in (None, "auto")]
+    if not isinstance(index, str | Path):
+        refuse_idle("an index that is open", [*texts, *split])
+    elif index == "bm25" or (Path(index) / BM25_HEADER).is_file():
+        refuse_idle("BM25", [*texts, *split])
+    elif index not in KINDS and Path(index).is_dir():
+        from remargin.retrieval.index_folder import IndexFolder
+
+        refuse_idle("an index that is made already", split)
+        return index_encoder(IndexFolder.read(Path(index)).made, index, model, **texts)
+    return None if model is None else as_encoder(model, **texts)
 
 
 def _ranked(index: Index, collection: Collection, k: int) -> Run:
@@ -120,6 +161,10 @@ def ask(
     model: str | Path | BiEncoder | None = None,
     data: str | Path | None = None,
     hybrid: str | float | None = None,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
 ) -> list[Answer]:
     """The best documents of an index for one question, as `remargin ask` shows them.
 
@@ -128,10 +173,12 @@ def ask(
         index: a folder that `index` wrote.
         k: how many documents.
         model: the encoder that made the index, if it is no longer where it was then.
-        data: where the texts are, if the collection that the index was made of is no longer there. A warning says if
-            they cannot be read.
+        data: the collection to read the texts from, instead of the index or, if that keeps none, of the collection that
+            it was made of. A warning counts texts that are not found.
         hybrid: "off" for the encoder alone, "on" for its fusion with BM25, or the encoder's weight in it, 0 to 1. If
             not given, or "auto", as the index was made.
+        query_length, document_length, query_prefix, document_prefix: as in `search`: the index has its own, and refuses
+            others.
 
     Raises:
         InputError: for an empty question, and for a folder that is no index.
@@ -148,16 +195,20 @@ def ask(
         raise InputError("the question is empty", do="write it in quotes")
     if not encodable(question):
         raise InputError("the question is not UTF-8", do="set the terminal, or LC_ALL, to UTF-8")
-    opened = load_index(index, None if model is None else as_encoder(model), hybrid)
+    given = given_texts(query_length, document_length, query_prefix, document_prefix)
+    opened, kept = _load(index, _encoder(Path(index), model, given), hybrid)
     _warn_shallow(opened, k)
     ranking = opened.search({"": question}, k).rankings[""]
-    texts = _texts(data or opened.data, set(ranking))
+    texts = {} if kept is None or data is not None else kept.of(list(ranking))
+    if missing := ranking.keys() - texts.keys():
+        texts |= _texts(data or opened.data, missing)
     return [Answer(id, score, texts.get(id)) for id, score in ranking.items()]
 
 
-def _texts(data: str | Path, wanted: set[str]) -> dict[str, str]:
-    """The texts of some documents; none if the collection cannot be read, and a warning says why."""
+def _texts(data: str | Path, wanted: Set[str]) -> dict[str, str]:
+    """The texts of some documents in a collection. A warning counts those that are not found, and says why."""
     texts: dict[str, str] = {}
+    reason = f"not in {data}"
     try:
         for text in open_source(data, Rejects(skip=True)).documents():
             if text.id in wanted:
@@ -165,7 +216,10 @@ def _texts(data: str | Path, wanted: set[str]) -> dict[str, str]:
             if len(texts) == len(wanted):
                 break
     except InputError as error:
-        log.warning("texts are not shown (%s); say where they are (--data)", error)
+        reason = str(error) if data else "the index does not name its collection"
+    if missing := sorted(wanted - texts.keys()):
+        such_as = f"{len(missing)} documents are without their text, such as {missing[0]!r}"
+        log.warning("%s (%s); say where the texts are (--data)", such_as, reason)
     return texts
 
 
@@ -185,13 +239,18 @@ def _check_documents(index: Index, run: Run, collection: Collection, folder: Pat
 
 
 def _open(
-    collection: Collection, index: str | Path, model: BiEncoder | None, hybrid: str | float | None
+    collection: Collection,
+    index: str | Path,
+    model: BiEncoder | None,
+    hybrid: str | float | None,
+    language: str | None,
+    passages: Mapping[str, Any],
 ) -> BM25 | DenseIndex | HybridIndex:
     if index == "bm25":
         if model is not None:
             raise InputError("index 'bm25' takes no model", do="leave --model out")
         refuse_idle("index 'bm25'", [] if hybrid is None else ["hybrid"])
-        return BM25(collection.documents)
+        return _words(collection, language or AUTO)
     if index in KINDS:
         if model is None:
             raise InputError(f"index {index!r} needs a model", do="give --model")
@@ -202,29 +261,51 @@ def _open(
         settings = BackendSettings(str(index))
         settings.check()
         fused = None if hybrid is None else chosen_hybrid(read_choice(hybrid), model.name)
-        dense = DenseIndex.in_memory(model, Vectors.of(model, collection.documents, collection.name), settings)
-        return dense if fused is None else HybridIndex(dense, BM25(collection.documents), fused)
+        if fused is None:
+            refuse_idle(f"index {str(index)!r} without BM25 (--hybrid)", [] if language is None else ["language"])
+        vectors = Vectors.of(model, collection.documents, collection.name, **passages)
+        if (line := vectors.passages_line()) is not None:
+            log.warning(line)
+        dense = DenseIndex.in_memory(model, vectors, settings)
+        return dense if fused is None else HybridIndex(dense, _words(collection, language or fused.language), fused)
     if not Path(index).is_dir():
         do = f"use {', '.join(KINDS)}, or a folder that `remargin index` wrote"
         raise InputError(f"unknown index {str(index)!r}", do=do)
+    refuse_idle("an index folder, which has its own", [] if language is None else ["language"])
     return load_index(index, model, hybrid)
+
+
+def _words(collection: Collection, language: str) -> BM25:
+    """BM25 of a collection; if "auto" chose another language than English, a line says so."""
+    bm25 = BM25(collection.documents, language=language)
+    if chosen := describe_choice(bm25.language, language):
+        log.warning(chosen)
+    return bm25
 
 
 def load_index(
     folder: str | Path, model: BiEncoder | None = None, hybrid: str | float | None = None
 ) -> BM25 | DenseIndex | HybridIndex:
     """Open the index in a folder: BM25's, or a dense one with its model, or both fused; `hybrid` as in `ask`."""
+    return _load(folder, model, hybrid)[0]
+
+
+def _load(
+    folder: str | Path, model: BiEncoder | None, hybrid: str | float | None
+) -> tuple[BM25 | DenseIndex | HybridIndex, KeptTexts | None]:
+    """The index in a folder, and the texts that it keeps."""
     if (Path(folder) / BM25_HEADER).is_file():
         if model is not None:
             raise InputError("a BM25 index takes no model", file=folder, do="leave --model out")
         refuse_idle("a BM25 index", [] if hybrid is None else ["hybrid"])
-        return BM25.load(folder)
+        bm25 = BM25.load(folder)
+        return bm25, bm25.texts
     from remargin.retrieval.index_folder import open_parts
 
     choice = read_choice("auto" if hybrid is None else hybrid)
     parts = open_parts(folder, model, words=choice != "off")
     fused = _fused(choice, parts.hybrid, folder)
-    return parts.dense if fused is None else HybridIndex(parts.dense, parts.bm25, fused)
+    return parts.dense if fused is None else HybridIndex(parts.dense, parts.bm25, fused), parts.texts
 
 
 def _fused(choice: Choice | float, made: HybridSettings | None, folder: str | Path) -> HybridSettings | None:

@@ -18,7 +18,7 @@ def collection_texts(data: str | Path, kind: Kind = "documents", rejects: Reject
     They are read one after the other: what is encoded or indexed need not fit into memory.
 
     Args:
-        data: a BEIR folder, "irds:NAME", "docstrings:PACKAGES" or "pairs:FILE"; see `open_source`.
+        data: a BEIR folder, "pairs:FILE", "files:FOLDER", "docstrings:PACKAGES" or "irds:NAME"; see `open_source`.
         kind: "documents" or "queries".
         rejects: where bad input goes; without it, bad input is an error.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from remargin.retrieval.encoding import encode_texts
 from remargin.retrieval.index_folder import REMEDY, IndexFolder, load_model
 from remargin.retrieval.texts import collection_texts, counted_rejects
 from remargin.retrieval.vectors import Vectors, text_hashes
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -85,7 +88,7 @@ def update(
             raise InputError("documents that cannot be read would be deleted", do="give --keep-others with --skip-bad")
         encoder = None if model is None else as_encoder(model)
         with counted_rejects(skip_bad) as rejects:
-            return synchronise(index, collection_texts(data, rejects=rejects), encoder, keep_others)
+            return synchronise(index, collection_texts(data, rejects=rejects), encoder, keep_others, str(data))
     if vectors is not None:
         refuse_idle("--vectors", sorted(names - {"replace"}))
         return add_documents(index, vectors if isinstance(vectors, Vectors) else Vectors.load(vectors), replace)
@@ -142,7 +145,11 @@ def delete_documents(folder: str | Path, ids: Sequence[str]) -> None:
 
 
 def synchronise(
-    folder: str | Path, texts: Iterable[Text], model: BiEncoder | None = None, keep_others: bool = False
+    folder: str | Path,
+    texts: Iterable[Text],
+    model: BiEncoder | None = None,
+    keep_others: bool = False,
+    data: str | None = None,
 ) -> Changes:
     """Make an index hold these documents: encode the new and the changed, delete those that are gone.
 
@@ -151,6 +158,7 @@ def synchronise(
         texts: all documents that the index should have, each with its own id. No documents at all is an error.
         model: the one that made the index; if not given, it is loaded by the name that the index keeps.
         keep_others: do not delete what is not among the texts.
+        data: the name of the collection that the texts are from. If all documents are from it then, the index keeps it.
     """
     folder = Path(folder).absolute()
     with _changing(folder) as index:
@@ -177,12 +185,20 @@ def synchronise(
         if not keep_others and not present.any() and not index.deleted.all():
             do = "name the collection that it was made of, or keep what it has (--keep-others)"
             raise InputError("has none of these documents, so all of its own would be deleted", file=folder, do=do)
+        if data is not None and not keep_others and data != index.made.data:
+            index.made, index.changed = replaced_fields(index.made, data=data), True
         gone = np.empty(0, np.int64) if keep_others else np.flatnonzero(~present & ~index.deleted)
         index.delete(np.concatenate([outdated[outdated >= 0], gone]))
         place = folder.parent / f".{folder.name}.new"
         shutil.rmtree(place, ignore_errors=True)  # of an update that was stopped
         if changed:
             vectors = encode_texts(model, changed, place, made)
+            if vectors.truncated and made.passage_length is None:
+                log.warning(
+                    "%d of %d new documents are longer than %d tokens, and were truncated: the index has no passages; "
+                    "make it again to split them",
+                    *(vectors.truncated, len(changed), made.length),
+                )
             try:
                 index.append(vectors, [text.text for text in changed])
             finally:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict, get_args
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from remargin.files.headers import read_header
 from remargin.files.shapes import BlockSums, Count, Size
 from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
+from remargin.model.names import lasting_name
 from remargin.model.tokenizer import Kind
+from remargin.retrieval.encoders import OF_QUERIES
 
 Dtype = Literal["float32", "float16"]
 HEADER = "remargin_vectors.json"
@@ -43,6 +45,22 @@ class MadeOnDisk(TypedDict):
     chunk: NotRequired[Size | None]
     overlap: NotRequired[Count]
     kind: NotRequired[Kind]
+    query_length: NotRequired[Size]
+    query_prefix: NotRequired[str]
+
+
+def read_passage_length(given: int | str | None) -> int | Literal["auto"] | None:
+    """What `--passage-length` says: "auto", a number of tokens, or None for "off".
+
+    >>> read_passage_length("auto"), read_passage_length("128"), read_passage_length("off")
+    ('auto', 128, None)
+    """
+    if given in ("auto", "off", None):
+        return "auto" if given == "auto" else None
+    try:
+        return int(given)
+    except ValueError:
+        raise InputError(f"passages of {given!r} tokens", do="use auto, off, or a number of tokens") from None
 
 
 @dataclass(frozen=True)
@@ -50,7 +68,8 @@ class Made:
     """How vectors were made. Vectors can be in one index if this is the same for them, apart from `data` and `model`.
 
     `dtype` is that of the numbers on disk. `passage_length` is in tokens, if documents were split into passages;
-    neighbouring passages share `passage_overlap` tokens.
+    neighbouring passages share `passage_overlap` tokens. `query_length` and `query_prefix` are those to search with,
+    where they are not the model's own.
     """
 
     data: str
@@ -64,6 +83,8 @@ class Made:
     passage_length: int | None = None
     passage_overlap: int = 0
     kind: Kind = "documents"
+    query_length: int | None = None
+    query_prefix: str | None = None
 
     @classmethod
     def by(
@@ -72,20 +93,26 @@ class Made:
         data: str = "",
         kind: Kind = "documents",
         dtype: Dtype = "float32",
-        passage_length: int | None = None,
+        passage_length: int | str | None = None,
         passage_overlap: int | None = None,
     ) -> Made:
-        """The settings for vectors by a model. Without a `passage_overlap`, it is a quarter of the passages' length."""
+        """The settings for vectors by a model, for which documents are split or, with None or "off", truncated.
+
+        With "auto", passages are as long as the model reads. Without a `passage_overlap`, it is a quarter of that.
+        """
         length = model.document_length if kind == "documents" else model.query_length
         prefix = model.document_prefix if kind == "documents" else model.query_prefix
         if dtype not in get_args(Dtype):
             raise InputError(f"unknown dtype {dtype!r}", do=f"use {' or '.join(get_args(Dtype))}")
+        passage_length = read_passage_length(passage_length)
+        room = model.tokenizer.passage_lengths(prefix, length)[0]  # without special tokens and the prefix
+        if passage_length == "auto":
+            passage_length = room if kind == "documents" and room > 0 else None
         if passage_length is not None and kind == "queries":
             raise InputError("queries are not split into passages", do="leave --passage-length out")
         if passage_overlap is not None and passage_length is None:
             raise InputError("an overlap, but no passages", do="give --passage-length too")
         if passage_length is not None:
-            room = length - len(model.tokenizer([prefix], length)[0].ids)  # special tokens are among those
             if not 1 <= passage_length <= room:
                 problem = f"passages of {passage_length} tokens, but the model reads {length}"
                 raise InputError(f"{problem}, its own and the prefix included", do=f"use 1 to {room}")
@@ -93,11 +120,16 @@ class Made:
             if not 0 <= passage_overlap < passage_length:
                 problem = f"an overlap of {passage_overlap} tokens in passages of {passage_length}"
                 raise InputError(problem, do="make it smaller")
-        name = str(Path(model.name).absolute()) if Path(model.name).is_dir() else model.name
+        name = lasting_name(model.name)
         return cls(
             data, name, model.fingerprint(), model.similarity, model.dimension, length, prefix,
             dtype, passage_length, passage_overlap or 0, kind,
         )  # fmt: skip
+
+    @property
+    def whole(self) -> Made:
+        """The same for documents of which none was split."""
+        return replace(self, passage_length=None, passage_overlap=0)
 
     @classmethod
     def from_disk(cls, fields: MadeOnDisk) -> Made:
@@ -107,7 +139,8 @@ class Made:
 
     def on_disk(self) -> dict[str, Any]:
         """The fields for a header."""
-        return {NAMES_ON_DISK.get(name, name): value for name, value in asdict(self).items()}
+        given = {name: value for name, value in asdict(self).items() if value is not None or name not in OF_QUERIES}
+        return {NAMES_ON_DISK.get(name, name): value for name, value in given.items()}
 
 
 @dataclass
@@ -156,12 +189,56 @@ class Vectors:
         )
 
     @classmethod
-    def of(cls, model: BiEncoder, documents: Mapping[str, str], data: str = "") -> Vectors:
-        """Encode documents into memory, one vector each."""
-        made = Made.by(model, data)
+    def of(
+        cls,
+        model: BiEncoder,
+        documents: Mapping[str, str],
+        data: str = "",
+        passage_length: int | str = "off",
+        passage_overlap: int | None = None,
+    ) -> Vectors:
+        """Encode documents into memory, one vector each, or one for each passage; these two as in `Made.by`."""
+        made = Made.by(model, data, passage_length=passage_length, passage_overlap=passage_overlap)
+        texts, owners = list(documents.values()), None
         hashes = text_hashes([Text(id, text) for id, text in documents.items()])
-        matrix = finite(model.encode_documents(list(documents.values())), made)
-        return cls(made, matrix, list(documents), hashes)
+        if made.passage_length is None:
+            matrix = model.encode_documents(texts)
+        else:
+            matrix, owners = model.encode_passages(texts, made.passage_length, made.passage_overlap)
+            if passage_length == "auto" and len(matrix) == len(texts):
+                made, owners = made.whole, None
+        return cls(made, finite(matrix, made), list(documents), hashes, owners)
+
+    @property
+    def split(self) -> Split:
+        """How many documents were split, and into how many passages."""
+        if self.owners is None:
+            return Split(0, 0)
+        counts = np.bincount(self.owners)
+        return Split(int((counts > 1).sum()), int(counts[counts > 1].sum()))
+
+    def passages_line(self) -> str | None:
+        """A line for people if documents were split."""
+        return self.split.line(len(self.ids), self.made)
+
+
+class Split(NamedTuple):
+    """How many documents were split, and into how many passages."""
+
+    documents: int
+    passages: int
+
+    def line(self, documents: int, made: Made) -> str | None:
+        """A line for people, if some of the documents were split.
+
+        >>> made = Made("faq", "m", "0", "cosine", 384, 256, "", passage_length=254)
+        >>> print(Split(12, 40).line(4000, made))
+        12 of 4,000 documents have more than 254 tokens: split into 40 passages; a document scores as its best passage
+        """
+        if not self.documents:
+            return None
+        longer = f"{self.documents:,} of {documents:,} documents have more than {made.passage_length} tokens"
+        return f"{longer}: split into {self.passages:,} passages; a document scores as its best passage"
 
 
 class VectorsHeader(TypedDict):

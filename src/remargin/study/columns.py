@@ -134,6 +134,8 @@ def _own_name(text: str) -> str:
     kind, colon, rest = text.partition(":")
     if (path := on_disk(text)) and path.is_dir():
         return path.absolute().name
+    if colon and kind == "files":
+        return Path(rest).absolute().name
     return Path(rest.partition("?")[0]).name.partition(".")[0] if kind == "pairs" else rest if colon else text
 
 

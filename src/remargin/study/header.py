@@ -13,7 +13,7 @@ from remargin.files.atomic import is_scratch, locked, resolved
 from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import FieldsOf
-from remargin.model.encoder import BiEncoder
+from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.model.tokenizer import TextSettings
 from remargin.reports.sections import FILE as SECTION
 from remargin.study.columns import Column, judgments_hash, require_distinct, stems, test_name, texts_hash
@@ -83,7 +83,7 @@ def describe(
     (data,) = column.parts
     models, lengths = {}, {}
     for name, path in backbones.items():
-        encoder = BiEncoder.from_pretrained(path)
+        encoder = BiEncoder.from_pretrained(path, lengths=PAPER_LENGTHS)
         models[name], lengths[name] = encoder.fingerprint(), asdict(encoder.text_settings)
     return {
         "format": FORMAT,

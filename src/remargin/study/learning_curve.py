@@ -7,7 +7,7 @@ import inspect
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -239,6 +239,7 @@ def _mined(train: Collection, path: Path, options: dict[str, Any], say: Callable
     remove_parts(path)
     if not path.exists():
         how = MiningSettings() if options.get("preset") in OF_THE_PAPER else RECIPE
+        how = replace(how, language=options.get("language") or how.language)
         mine_for_training(train, path, say, how, at_least=options.get("per_triplet") or 1)
     return path
 

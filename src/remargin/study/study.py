@@ -25,7 +25,7 @@ from remargin.files.atomic import locked, new_file, remove_folder, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.headers import write_header
 from remargin.model.blend import blended, similarity_trained
-from remargin.model.encoder import BiEncoder
+from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.model.folder import verify_model
 from remargin.progress import tell
 from remargin.study.blending import CHOSEN, find_blend, model_at, point_of
@@ -151,7 +151,7 @@ class Study:
             point = point_of(what)
             path = fitted / ("last" if what in (LAST, ZERO_SHOT_LAST) or point is not None else "best")
             verify_model(path, f"delete {fitted}, and give the same command again")
-            model = BiEncoder.from_pretrained(path)
+            model = BiEncoder.from_pretrained(path, lengths=PAPER_LENGTHS)
             self._measure(result, what, model if point is None else self._blended(result, model, point), spec.model)
             result.save()
         return result
@@ -160,7 +160,7 @@ class Study:
         """A run's model at a point between its start and its end. Dev chooses when that is first asked for."""
         assert result.spec is not None
         model = result.spec.model
-        start = BiEncoder.from_pretrained(self.backbones[model], seed=result.spec.seed)
+        start = BiEncoder.from_pretrained(self.backbones[model], seed=result.spec.seed, lengths=PAPER_LENGTHS)
         if point == CHOSEN and not (result.folder / BLEND).exists():
             raw = not similarity_trained(self.backbones[model])
             find_blend(start, trained, self.training.validator(model), raw).save(result.folder)
@@ -173,7 +173,7 @@ class Study:
     def _half_way(self, spec: RunSpec) -> BiEncoder:
         first = spec.first_round
         assert first is not None
-        start = BiEncoder.from_pretrained(self.backbones[spec.model], seed=spec.seed)
+        start = BiEncoder.from_pretrained(self.backbones[spec.model], seed=spec.seed, lengths=PAPER_LENGTHS)
         return blended(start, BiEncoder.from_pretrained(self.model(first).parent / "last"), 0.5)
 
     def model(self, spec: RunSpec) -> Path:
@@ -196,7 +196,7 @@ class Study:
         for what in lacking:
             if model is not None:
                 self._require_backbone(key, model)
-            encoder = None if model is None else BiEncoder.from_pretrained(self.backbones[model])
+            encoder = None if model is None else BiEncoder.from_pretrained(self.backbones[model], lengths=PAPER_LENGTHS)
             self._measure(result, what, encoder, model or "")
         if lacking:
             result.save()

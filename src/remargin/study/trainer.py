@@ -14,7 +14,7 @@ from torch import nn
 from remargin.data.triplets import Triplets
 from remargin.files.atomic import remove_folder
 from remargin.losses.inputs import Similarity
-from remargin.model.encoder import BiEncoder
+from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.study.hardware import Energy, peak_memory
 from remargin.study.pinned import pinned
 from remargin.study.plan import Plan
@@ -57,7 +57,7 @@ def train(
         make_loss: builds a loss that the settings of `fit` do not have; None for all others.
     """
     data = training.prepared_for(spec)
-    model = BiEncoder.from_pretrained(training.backbones[spec.model], seed=spec.seed)
+    model = BiEncoder.from_pretrained(training.backbones[spec.model], seed=spec.seed, lengths=PAPER_LENGTHS)
     settings = run_settings(spec, training.plan, teacher_scale(spec, data, model.similarity), second_teacher)
     targets = None
     if spec.target == "distributed":

@@ -12,7 +12,7 @@ from remargin.data.preparation import prepare
 from remargin.evaluation.runs import Run
 from remargin.files.parts import remove_parts
 from remargin.mining.negatives import mine
-from remargin.model.encoder import BiEncoder
+from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.retrieval.searching import search
 from remargin.study.columns import file_name
 from remargin.study.pinned import MINING, SECOND_ROUND, pinned
@@ -76,7 +76,7 @@ class TrainingSet:
     def _prepared(self, model: str, kind: str, triplets: Callable[[], Path]) -> Path:
         folder = self.work / kind / file_name(model)
         if not folder.exists():
-            texts = BiEncoder.from_pretrained(self.backbones[model]).text_settings
+            texts = BiEncoder.from_pretrained(self.backbones[model], lengths=PAPER_LENGTHS).text_settings
             self.say(f"preparing {self.name} for {model}")
             prepare(self.data, self.backbones[model], folder, triplets(), **asdict(texts))
         return folder

@@ -63,10 +63,11 @@ class InBatchTeacher:
         """Encode a prepared collection into `out/teacher`; a resumed training run encodes only the rest.
 
         Raises:
-            InputError: for a teacher with another tokenizer, lengths or prefixes than the collection's, or with another
-                similarity than the student's, whose margins would be of another scale.
+            InputError: for a teacher with another tokenizer or other prefixes than the collection's, with too few
+                positions for it, or with another similarity than the student's: its margins are of another scale.
         """
-        teacher = BiEncoder.from_pretrained(model).to(device)
+        queries, documents = (store.header["length"] for store in (data.queries, data.documents))
+        teacher = BiEncoder.from_pretrained(model, query_length=queries, document_length=documents, device=device)
         if teacher.similarity != similarity:
             problem = f"the in-batch teacher {model} has {teacher.similarity} similarity, the model has {similarity}"
             raise InputError(problem, do="use a teacher with the model's similarity")

@@ -22,7 +22,7 @@ from remargin.model.encoder import BiEncoder
 from remargin.model.folder import OURS
 from remargin.progress import track
 from remargin.reports.blend_file import AwayValues, BlendPath
-from remargin.retrieval.encoders import as_encoder
+from remargin.retrieval.encoders import as_encoder, given_texts
 from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
@@ -175,6 +175,10 @@ def blend(
     measure: str | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
+    query_length: int | None = None,
+    document_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
 ) -> Blended:
     """Blend a trained encoder with the encoder that it was trained from, as `remargin blend` does.
 
@@ -184,7 +188,7 @@ def blend(
 
     Args:
         start: the encoder before training, its folder, or its Hugging Face name.
-        trained: the encoder after training, likewise. Maximum lengths and prefixes are its own.
+        trained: the encoder after training, likewise. Maximum lengths and prefixes are its own, if not given.
         weight: of the trained weights, 0 to 1; or "auto", which chooses it on `data`.
         out: the model folder to write.
         data: the collection to choose the weight on, or what `Collection.load` takes.
@@ -192,6 +196,7 @@ def blend(
         measure: to choose the weight by; "nDCG@10" if not given.
         skip_bad: skip bad input in `data`, and count it in a warning.
         overwrite: replace `out` if it is there.
+        query_length, document_length, query_prefix, document_prefix: of both models, instead of their own.
 
     Raises:
         InputError: for bad input, models that do not belong together, and options that have no effect.
@@ -211,18 +216,19 @@ def blend(
     idle = {"data": data, "split": split, "measure": measure, "skip_bad": skip_bad or None}
     if given is not None:
         refuse_idle("a weight that is given", [name for name, value in idle.items() if value is not None])
-    after = as_encoder(trained)
+    texts = given_texts(query_length, document_length, query_prefix, document_prefix)
+    after = as_encoder(trained, **texts)
     raw = isinstance(start, str | Path) and not similarity_trained(start)
     if raw and isinstance(start, str | Path):  # it says neither pooling nor similarity
-        before = BiEncoder.from_pretrained(start, after.pooling, after.similarity)
+        before = BiEncoder.from_pretrained(start, after.pooling, after.similarity, **texts)
     else:
-        before = as_encoder(start)
+        before = as_encoder(start, **texts)
     require_alike(before, after)
     path = None
     if given is None and data is not None and not raw:
         settings = FitSettings(validation_measure=measure or "nDCG@10", validation_depth=None)
         collection = open_collection(data, split or "dev", skip_bad)
-        path = blend_path(before, after, Validator.of(collection, after, settings))
+        path = blend_path(before, after, Validator.of(collection, after, settings, passages=True))
     chosen = given if given is not None else 1.0 if path is None else path.weight
     model = blended(before, after, chosen)
     if out is not None:

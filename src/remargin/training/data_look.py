@@ -21,6 +21,7 @@ from remargin.data.training_data import TrainingData
 from remargin.data.triplets import Triplets
 from remargin.model.encoder import BiEncoder
 from remargin.progress import track
+from remargin.retrieval.languages import words_and_ngrams
 
 FEW_PAIRS = 50  # with fewer, nothing can be learned or measured
 ENOUGH_PAIRS = 300
@@ -122,18 +123,23 @@ class DataLook:
         """The share of documents that are truncated."""
         return self.documents_truncated / max(1, self.documents)
 
-    def lines(self) -> list[str]:
+    def lines(self, passages: bool = False) -> list[str]:
         """What there is to say, in a few lines; none where nothing is the matter.
+
+        Args:
+            passages: whether searches split what is longer than the document length.
 
         >>> seen = DataLook(pairs=10, queries=10, documents=80, documents_truncated=20, document_length=200)
         >>> for line in seen.lines():
         ...     print(line)
         10 training pairs: too few to learn from or to measure; expect noise. 300 or more are a start
         25% of documents are longer than 200 tokens and will be truncated (--document-length)
+        >>> print(seen.lines(passages=True)[-1])
+        documents have up to 200 tokens; 25% are longer: truncated in training, split into passages in search
         """
-        return list(self._lines())
+        return list(self._lines(passages))
 
-    def _lines(self) -> Iterator[str]:
+    def _lines(self, passages: bool) -> Iterator[str]:
         if self.pairs < FEW_PAIRS:
             pairs = f"{self.pairs:,} training pair{'' if self.pairs == 1 else 's'}"
             yield f"{pairs}: too few to learn from or to measure; expect noise. {ENOUGH_PAIRS} or more are a start"
@@ -160,12 +166,17 @@ class DataLook:
             ("documents", self.documents_truncated, self.documents, self.document_length),
             ("queries", self.queries_truncated, self.all_queries, self.query_length),
         ):
-            if count:
-                share = f"{count / of:.0%} of {kind}" if count / of >= 0.01 else f"{count:,} of {of:,} {kind}"
-                flag, when = f"--{kind.removesuffix('s').replace('querie', 'query')}-length", "will be truncated"
-                if kind == "documents" and self.in_training:
-                    flag, when = "--training-length", "will be truncated while training"
-                yield f"{share} are longer than {length} tokens and {when} ({flag})"
+            if not count:
+                continue
+            share = f"{count / of:.0%}" if count / of >= 0.01 else f"{count:,} of {of:,}"
+            flag, when = f"--{kind.removesuffix('s').replace('querie', 'query')}-length", "will be truncated"
+            if kind == "documents" and self.in_training:
+                flag, when = "--training-length", "will be truncated while training"
+            elif kind == "documents" and passages:
+                how = "truncated in training, split into passages in search"
+                yield f"documents have up to {length:,} tokens; {share} are longer: {how}"
+                continue
+            yield f"{share}{' of' if '%' in share else ''} {kind} are longer than {length:,} tokens and {when} ({flag})"
         if self.popular_queries >= max(POPULAR[0], POPULAR[1] * self.queries):
             yield f"document {self.popular} is the answer to {self.popular_queries:,} of {self.queries:,} queries"
         for unlikely, why, shown in (
@@ -221,7 +232,7 @@ def look(data: str | Path, model: BiEncoder | None = None, seed: int = 0) -> Dat
     if again := repeats(queries.keys[trained]):
         seen.repeated_queries = len(again)
         seen.repeats["queries"] = training.queries.ids[trained[again[0][0]]], training.queries.ids[trained[again[0][1]]]
-    if again := repeats(documents.keys):
+    if again := [pair for pair in repeats(documents.keys) if documents.keys[pair[0]] != hash("")]:  # empty ones are not
         seen.repeated_documents = len(again)
         seen.repeats["documents"] = training.documents.ids[again[0][0]], training.documents.ids[again[0][1]]
     known = _Keys.of(queries.keys[pairs[:, 0]], documents.keys[positives])
@@ -278,12 +289,13 @@ def repeats(keys: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def words(text: str) -> set[str]:
-    """The beginnings of a text's words, without function words.
+    """The beginnings of a text's words, without function words; n-grams of characters in scripts without spaces.
 
-    >>> sorted(words("How do the margins adapt?"))
-    ['adapt', 'margi']
+    >>> sorted(words("How do the margins adapt?")), sorted(words("图书馆 opening hours"))
+    (['adapt', 'margi'], ['hours', 'openi', '书馆', '图书'])
     """
-    return {word[:STEM] for word in re.findall(r"\w+", text.lower()) if word not in FUNCTION_WORDS}
+    split = re.findall(r"\w+", text.lower()) if text.isascii() else words_and_ngrams(text)
+    return {word[:STEM] for word in split if word not in FUNCTION_WORDS}
 
 
 class _Texts(NamedTuple):

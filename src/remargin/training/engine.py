@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from remargin.errors import InputError
 from remargin.model.compute import Compute, copy_together
 from remargin.model.encoder import BiEncoder
 from remargin.model.packing import Packed, pack, split
@@ -309,6 +310,15 @@ def _budget(model: BiEncoder, device: torch.device, dtype: torch.dtype) -> int:
     layers = getattr(config, "num_hidden_layers", 12)
     per_token = KEPT * int(config.hidden_size) * int(layers) * dtype.itemsize
     return max(1024, int(memory / 2 / per_token))
+
+
+def require_precision(precision: str) -> None:
+    """Refuse a precision that this machine does not train in: float16 is slow on a CPU, and much of it is missing.
+
+    >>> require_precision("bf16")
+    """
+    if precision == "16" and not torch.cuda.is_available():
+        raise InputError("precision 16 needs a GPU, and there is none", do="use bf16, 32, or auto")
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:

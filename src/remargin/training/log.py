@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from remargin.errors import InputError
 from remargin.files.ledger import Ledger, read_ledger
+from remargin.progress import end_live, is_live, show_live
 from remargin.reports.run_files import METRICS
 
 COLUMNS = (
@@ -28,10 +28,11 @@ class Meter:
     Args:
         operations_per_token: floating-point operations of a token that is not padding, forward and backward.
         rate: floating-point operations per second that the device reaches in a large matrix product; utilisation is
-            the share of them that training uses.
+            the share of them that training uses. None where that is not known, as on a CPU: its matrix products are of
+            many kinds, and other ones than ours may be slower. There is no utilisation then.
     """
 
-    def __init__(self, operations_per_token: float, rate: float) -> None:
+    def __init__(self, operations_per_token: float, rate: float | None) -> None:
         self._per_token = operations_per_token
         self._rate = rate
         self.pauses: list[float] = []  # all of them, in seconds
@@ -67,10 +68,11 @@ class Meter:
         speeds = {
             "triplets_per_second": self._triplets / seconds,
             "tokens_per_second": self._tokens / seconds,
-            "utilisation": self._tokens * self._per_token / seconds / self._rate,
             "padding": 1 - self._tokens / max(1, self._computed),
             "data_wait": self._waited / seconds,
         }
+        if self._rate is not None:  # which was measured for a moment, so that it can be a little too low
+            speeds["utilisation"] = min(1.0, self._tokens * self._per_token / seconds / self._rate)
         self._start()
         return speeds
 
@@ -144,7 +146,7 @@ class Log:
         self._say = say
         self._meter = meter
         self._left = TimeLeft(start, steps, validate_every)
-        self._live = sys.stderr.isatty()
+        self._live = is_live()
 
     def __enter__(self) -> Log:
         kept = self._rows_before(self._start) if self._start and self._path.exists() else []
@@ -153,8 +155,7 @@ class Log:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if self._live:
-            print(file=sys.stderr)
+        end_live()
         for logger in self._fabric.loggers:
             logger.finalize("success" if kind is None else "failed")
 
@@ -167,25 +168,23 @@ class Log:
         parts = "(mean {explicit_mean:.4f} + spread {spread:.4f})  ".format(**values) if "spread" in values else " "
         target = "target {target_mean:.2f}  ".format(**values) if "target_mean" in values else ""
         target += "temperature {temperature:.3f}  ".format(**values) if "temperature" in values else ""
+        utilised = f"{speeds['utilisation']:.0%} utilised  " if "utilisation" in speeds else ""
         self._left.trained(step, time.perf_counter() - self._began - sum(self._meter.pauses))
         left = duration(self._left.seconds(self._meter.pauses))
-        line = (
-            f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} {parts}{target}lr {learning_rate:.1e}  "
+        at = f"step {step:,}/{self._steps:,}  loss {values['loss']:.4f} "
+        if self._live:  # in a line of 80 characters
+            show_live(f"{at} {speeds['triplets_per_second']:,.1f} triplets/s  {left} left  {target}".rstrip())
+            return
+        self._say(
+            f"{at}{parts}{target}lr {learning_rate:.1e}  "
             f"{speeds['triplets_per_second']:,.1f} triplets/s  {speeds['tokens_per_second']:,.0f} tokens/s  "
-            f"{speeds['utilisation']:.0%} utilised  "
-            f"{speeds['padding']:.0%} padding  {speeds['data_wait']:.0%} waiting  {left} left"
+            f"{utilised}{speeds['padding']:.0%} padding  {speeds['data_wait']:.0%} waiting  {left} left"
         )
-        if self._live:
-            print(f"\r{line:<160}", end="", file=sys.stderr, flush=True)
-        else:
-            self._say(line)
 
     def validation(self, step: int, values: dict[str, float]) -> None:
         """Log the result of a validation. The first measure is the one by which the best model is chosen."""
         self._write({"step": step, "validation": next(iter(values.values()))})
         self._fabric.log_dict({f"validation/{measure}": value for measure, value in values.items()}, step)
-        if self._live:
-            print(file=sys.stderr)
         self._say(f"step {step:,}: validation " + ", ".join(f"{name} {value:.4f}" for name, value in values.items()))
 
     def _write(self, row: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from remargin.progress import tell
 from remargin.teacher.in_batch import InBatchTeacher
 from remargin.training.batches import Batches
 from remargin.training.best import Best
-from remargin.training.engine import Engine, matmul_rate
+from remargin.training.engine import Engine, matmul_rate, require_precision
 from remargin.training.log import Log, Meter
 from remargin.training.optimiser import make_optimiser, set_rate
 from remargin.training.samplers import make_sampler
@@ -123,6 +123,7 @@ def train(
     if not resume and (checkpoint.exists() or (out / "last").exists()):
         raise InputError("has a training run already", file=out, do="choose another place, or continue it (resume)")
     refuse_existing(out / "last", overwrite=True, marker=OURS)
+    require_precision(settings.precision)
     precision = fast_precision() if settings.precision == "auto" else settings.precision
     scaled: Any = "16-mixed" if precision == "16" else "32-true"  # only float16 needs its gradients scaled
     with _no_advice():
@@ -151,7 +152,7 @@ def train(
     say(_describe(device, batches, settings))
     say(engine.describe() + ("" if settings.attention_dropout else "; no attention dropout"))
     before_stop, watch = progress.seconds, _Watch(settings, progress)
-    meter = Meter(engine.operations_per_token, matmul_rate(device, dtype))
+    meter = Meter(engine.operations_per_token, matmul_rate(device, dtype) if device.type == "cuda" else None)
     numbers = itertools.count(progress.step * settings.accumulate)
     loader = ahead((batch, engine.split(batch.texts)) for batch in map(batches.batch, numbers))
     log = Log(out, fabric, progress.step, settings.steps, say, meter, settings.validate_every if validator else None)

@@ -16,8 +16,10 @@ from remargin.data.collection import Collection, has_queries, open_source
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 from remargin.mining.false_negatives import suspicious
+from remargin.model.backbone import longest_input
 from remargin.model.blend import blended, similarity_trained
 from remargin.model.encoder import BiEncoder
+from remargin.model.tokenizer import TextSettings
 from remargin.reports.blend_file import BlendPath, path_words, save_path
 from remargin.reports.run_files import write_report
 from remargin.reports.suspicious import FILE as SUSPICIOUS_FILE
@@ -94,6 +96,7 @@ class Measuring:
         data: what `prepare` made of the collection: read again and again, it stays as it is and is at hand.
         settings: of the training run.
         start: the encoder before training.
+        texts: lengths and prefixes in training.
         dev: the split to choose on, if there is one.
         first_stage: a run of its queries, to re-rank.
         away: where to measure forgetting, if anywhere.
@@ -105,12 +108,14 @@ class Measuring:
         data: Path,
         settings: FitSettings,
         start: BiEncoder,
+        texts: TextSettings,
         dev: str | None,
         first_stage: Run | None,
         away: Away | None,
     ) -> None:
         self._asked, self._data, self._settings, self._start, self._away = asked, data, settings, start, away
-        self._first_stage, self._dev_split = first_stage, dev
+        self._texts, self._first_stage, self._dev_split = texts, first_stage, dev
+        self._words: Any = {"language": asked.language}
 
     @cached_property
     def dev(self) -> Validator | None:
@@ -118,7 +123,8 @@ class Measuring:
         if self._dev_split is None:
             return None
         collection = Collection.load(self._data, self._dev_split)
-        return Validator.of(collection, self._start, self._settings, self._first_stage)
+        options: Any = {"passages": not self._asked.of_the_paper, **self._words}
+        return Validator.of(collection, self._start, self._settings, self._first_stage, **options)
 
     @cached_property
     def test(self) -> Validator | None:
@@ -132,16 +138,16 @@ class Measuring:
         collection = Collection.load(self._data, TEST)
         everything: Any = {"validation_depth": None, "validation_documents": TEST_SHARE * affordable_documents()}
         settings = replace(self._settings, validation_queries=len(collection.queries), **everything)
-        return Validator.of(collection, self._start, settings, also=["R@100", "RR"])
+        return Validator.of(collection, self._start, settings, also=["R@100", "RR"], passages=True, **self._words)
 
     def while_training(self) -> Validator | None:
         """What validates while training. With blending, dev is measured afterwards, unless it is asked for."""
         if self._dev_split is None or not (self._asked.watched or self._asked.blend == "off"):
             return None
-        if self._asked.training_length is None:
+        if self._texts == self._start.text_settings:
             return self.dev
         collection = Collection.load(self._data, self._dev_split)
-        return Validator.of(collection, self._as_trained(), self._settings, self._first_stage)
+        return Validator.of(collection, self._as_trained(), self._settings, self._first_stage, **self._words)
 
     @property
     def tokens(self) -> int:
@@ -226,7 +232,7 @@ class Measuring:
             learning_rate=self._settings.learning_rate,
             validations=len(fitted.validations),
             blends=[] if fitted.path is None else fitted.path.points[1:],
-            document_length=None if self._asked.training_length else self._start.document_length,
+            document_length=self._start.document_length if self._could_read_more() else None,
             truncated=seen.truncated_share,
             unlikely=seen.unlikely_share,
             split=self._dev_split or "dev",
@@ -234,10 +240,15 @@ class Measuring:
         unchanged = f"{fitted.model} has the starting weights, unchanged"
         return [*lines, unchanged] if fitted.weight == 0 else lines
 
+    def _could_read_more(self) -> bool:
+        """Whether training could read documents of twice the length: neither cut short on purpose nor by positions."""
+        longest, length = longest_input(self._start.backbone), self._start.document_length
+        return self._texts.document_length == length and (longest is None or 2 * length <= longest)
+
     def _as_trained(self) -> BiEncoder:
         """The start with the lengths that it is trained with."""
         model = copy.deepcopy(self._start)
-        model.document_length = self._asked.training_length or model.document_length
+        model.query_length, model.document_length = self._texts.query_length, self._texts.document_length
         return model
 
     def _as_searched(self, model: BiEncoder) -> BiEncoder:
@@ -258,7 +269,8 @@ class Measuring:
         if bm25 is None or not any(bm25.rankings.values()):
             return None
         dense, measure = self.dev.rank(model, RANKED), self.dev.measure  # as deep as searches will rank
-        return choose_fusion(bm25, dense, self.dev.qrels, measure, data=self._asked.data, split=self.dev.split)
+        named: Any = {"data": self._asked.data, "split": self.dev.split, "language": self.dev.language}
+        return choose_fusion(bm25, dense, self.dev.qrels, measure, **named)
 
     def _outcome(self, test: Validator, model: BiEncoder, fusion: Fusion | None) -> Outcome:
         return Outcome.measure(test, self._start, model, _by_bm25(test), fusion)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -10,6 +12,21 @@ from torch import nn
 from remargin.errors import InputError
 from remargin.model.optimisation import parameter_groups
 from remargin.training.settings import FitSettings
+
+# Says on import that a package for 4-bit matrix products is missing, which are not ours. Its 8-bit states do run there.
+BITSANDBYTES_ON_CPU = "bitsandbytes.backends.cpu.ops"
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Without the warnings of another library's logger."""
+    log = logging.getLogger(name)
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings) -> torch.optim.Optimizer:
@@ -27,7 +44,8 @@ def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings) -> torch
             groups += [{**group, "rate_factor": factors[module]} for group in own]
     if settings.eight_bit:
         try:
-            import bitsandbytes
+            with _quiet(BITSANDBYTES_ON_CPU):
+                import bitsandbytes
         except ImportError:
             do = "pip install 'remargin[eight-bit]'"
             raise InputError("8-bit optimiser states need bitsandbytes", do=do) from None

@@ -5,14 +5,19 @@ from __future__ import annotations
 import importlib
 import inspect
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from remargin.data.collection import has_queries, open_source
+from remargin.data.preparation import read_prepared
 from remargin.data.tables import Rejects
 from remargin.errors import InputError, first_line, refuse_idle
 from remargin.files.atomic import on_disk
+from remargin.model.folder import LONGEST_DEFAULT
+from remargin.model.names import what_works
+from remargin.model.tokenizer import TextSettings
+from remargin.retrieval.languages import AUTO, check_language
 from remargin.training.settings import PRESETS, FitSettings, LossSettings, idle_settings
 
 # Presets of the paper: nothing of the recipe is added to them.
@@ -38,6 +43,8 @@ class Request:
     query_length: int | None
     document_length: int | None
     training_length: int | None
+    query_prefix: str | None
+    document_prefix: str | None
     epochs: float | None
     minutes: float | None
     blend: str
@@ -49,9 +56,12 @@ class Request:
     tensorboard: bool
     loggers: list[str] | None
     skip_bad: bool
+    language: str = AUTO
 
     def __post_init__(self) -> None:
         _ = self.weight  # an InputError if it makes no sense
+        if self.language != AUTO:
+            check_language(self.language)
         if self.rounds < 1:
             raise InputError(f"rounds is {self.rounds}", do="it must be at least 1")
         if self.rounds > 1 and self.of_the_paper:
@@ -99,6 +109,19 @@ class Request:
             return folder
         return self.out / "data"
 
+    def training_texts(self, own: TextSettings, data: Path) -> TextSettings:
+        """Lengths and prefixes of texts in training, for an encoder that has its own.
+
+        They are those of prepared data, if these are there already and nothing else is asked for. Else both lengths are
+        512 tokens at most, unless longer texts are asked for: a step with an encoder of 8,192 would take minutes.
+        """
+        most = None if self.of_the_paper else LONGEST_DEFAULT
+        ready = read_prepared(data)["settings"] if data.exists() else {}
+        query = self.query_length or ready.get("query_length") or min(own.query_length, most or own.query_length)
+        asked = self.training_length or self.document_length
+        document = asked or ready.get("document_length") or min(own.document_length, most or own.document_length)
+        return replace(own, query_length=int(query), document_length=int(document))
+
     def dev_split(self, settings: FitSettings) -> str | None:
         """Dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
         source, split = open_source(self.data, Rejects(skip=self.skip_bad)), self.validation_split or "dev"
@@ -111,6 +134,22 @@ class Request:
             do = "name a split to stop on with --validation-split, but not the one that you will report"
             raise InputError("patience needs a dev split, and there is none", file=self.data, do=do)
         return None
+
+
+def require_given(**arguments: Any) -> str | Path:
+    """Refuse a request that lacks something, and return the first of its arguments.
+
+    >>> require_given(data="faq", model=None, out=None)
+    Traceback (most recent call last):
+    remargin.errors.InputError: fit needs --model and --out; `remargin fit --help` has an example
+    """
+    names = [f"--{name}" for name, value in arguments.items() if value is None]
+    if names:
+        listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+        do = what_works() if names == ["--model"] else "`remargin fit --help` has an example"
+        raise InputError(f"fit needs {listed}", do=do)
+    first: str | Path = next(iter(arguments.values()))
+    return first
 
 
 def asks_for_validation(settings: FitSettings | None, changes: dict[str, Any]) -> bool:

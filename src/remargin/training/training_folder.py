@@ -81,7 +81,7 @@ class TrainingFolder:
                 self._read()  # another file of that name is an error
             return
         if not self._resume:
-            do = "choose another place, or continue that training run (--resume)"
+            do = f"choose another place, or continue that training run: remargin fit --resume {self.path}"
             raise InputError("already exists", file=self.path, do=do)
         changed = _differences(_placed(self._read()["asked"]), _placed(json.loads(json.dumps(self._asked))))
         if changed:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import chain, zip_longest
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from remargin.data.collection import Collection
@@ -23,6 +25,7 @@ from remargin.model.tokenizer import TextSettings, Tokens
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.candidates import candidates
 from remargin.retrieval.exact import top_k
+from remargin.retrieval.languages import AUTO, choose_language
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 
@@ -33,7 +36,9 @@ POOL_DEPTH = 100  # BM25's documents of a query that may come into a pool
 RERANKED = 100  # documents of each query of a run that is given without a depth
 RANKED = 1000  # documents of a query that measures without a cutoff see, as many as `search` ranks
 
-Tokenised = Callable[[Sequence[str], Sequence[str]], Tokens]  # of some queries, and then of some documents
+# Tokens of some queries and then of some documents, and, if these may be split, the document that each passage is of.
+Tokenised = Callable[[Sequence[str], Sequence[str], bool], tuple[Tokens, NDArray[np.uint32] | None]]
+SCORES_AT_ONCE = 1 << 26  # of passages
 
 
 class Validator:
@@ -52,6 +57,7 @@ class Validator:
         also: measures beside the one that counts.
         most_documents: how many documents are ranked in full, and how many a pool has; without it, it depends on the
             device: `CPU_DOCUMENTS` or `GPU_DOCUMENTS`.
+        language: of the texts, for BM25; see `BM25`.
 
     Raises:
         InputError: for an unknown measure, a split that is not there, and a run of other queries or documents.
@@ -75,6 +81,7 @@ class Validator:
         first_stage: Run | None = None,
         also: Sequence[str] = (),
         most_documents: int | None = None,
+        language: str = AUTO,
     ) -> None:
         folder, measures = Path(folder), [settings.validation_measure, *also]
         require_measures(measures)
@@ -85,11 +92,11 @@ class Validator:
         self._text_settings = TextSettings(query_length, document_length, query_prefix, document_prefix)
         self._tokenizer = documents.header["tokenizer"]
 
-        def tokens(of_queries: Sequence[str], of_documents: Sequence[str]) -> Tokens:
+        def tokens(of_queries: Sequence[str], of_documents: Sequence[str], split: bool) -> tuple[Tokens, None]:
             lots = ((queries, of_queries), (documents, of_documents))
-            return Tokens.together([store.take(store.ids.rows(ids)) for store, ids in lots])
+            return Tokens.together([store.take(store.ids.rows(ids)) for store, ids in lots]), None
 
-        self._set_up(collection, tokens, settings, measures, first_stage, most_documents)
+        self._set_up(collection, tokens, settings, measures, first_stage, most_documents, language)
 
     @classmethod
     def of(
@@ -100,8 +107,13 @@ class Validator:
         first_stage: Run | None = None,
         also: Sequence[str] = (),
         most_documents: int | None = None,
+        language: str = AUTO,
+        passages: bool = False,
     ) -> Validator:
         """A validator on a collection in memory, whose texts are tokenised for a model and others like it.
+
+        With `passages`, documents that are longer than the model reads are split, as `search` does, and score as their
+        best passage, unless they are re-ranked; without it, and there, they are truncated.
 
         >>> model = BiEncoder.from_pretrained(model_folder)
         >>> Validator.of(Collection.load("docstrings:json", "dev"), model, FitSettings(validation_depth=None)).measure
@@ -111,15 +123,20 @@ class Validator:
         require_measures(measures)
         self._text_settings, self._tokenizer = model.text_settings, model.tokenizer.fingerprint
 
-        def tokens(of_queries: Sequence[str], of_documents: Sequence[str]) -> Tokens:
-            lots = (
-                (of_queries, collection.queries, model.query_prefix, model.query_length),
-                (of_documents, collection.documents, model.document_prefix, model.document_length),
-            )
-            made = (model.tokenizer([prefix + texts[id] for id in ids], length) for ids, texts, prefix, length in lots)
-            return Tokens.together([tokens for tokens, _ in made])
+        def tokens(
+            of_queries: Sequence[str], of_documents: Sequence[str], split: bool
+        ) -> tuple[Tokens, NDArray[np.uint32] | None]:
+            prefix, length = model.document_prefix, model.document_length
+            texts = [collection.documents[id] for id in of_documents]
+            owners = None
+            if split and passages:
+                documents, owners, _ = model.tokenizer.in_passages(texts, prefix, length, *model.passages)
+            else:
+                documents, _ = model.tokenizer([prefix + text for text in texts], length)
+            queries = [model.query_prefix + collection.queries[id] for id in of_queries]
+            return Tokens.together([model.tokenizer(queries, model.query_length)[0], documents]), owners
 
-        self._set_up(collection, tokens, settings, measures, first_stage, most_documents)
+        self._set_up(collection, tokens, settings, measures, first_stage, most_documents, language)
         return self
 
     def _set_up(
@@ -130,20 +147,33 @@ class Validator:
         measures: list[str],
         first_stage: Run | None,
         most_documents: int | None,
+        language: str,
     ) -> None:
         self.split, self.measure = collection.split, settings.validation_measure
         self._measures = measures
         collection = collection.sample(settings.validation_queries, settings.seed)
         self.queries, self.qrels, self.collection = list(collection.queries), collection.qrels, collection
+        self._asked_language = language
         depth = settings.validation_depth or (None if first_stage is None else RERANKED)
         self._ranking: _Reranking | _FullRanking
         if depth is not None:
-            self._ranking = _Reranking(collection, depth, first_stage)
+            self._ranking = _Reranking(collection, depth, first_stage, language)
         else:
             most = most_documents or settings.validation_documents or affordable_documents()
-            self._ranking = _FullRanking(collection, pool(collection, most, settings.seed))
-        self._texts = tokens(self.queries, self._ranking.documents)
+            self._ranking = _FullRanking(collection, pool(collection, most, settings.seed, language))
+        self._texts, owners = tokens(self.queries, self._ranking.documents, not self.reranks)
+        if (
+            isinstance(self._ranking, _FullRanking)
+            and owners is not None
+            and len(owners) > len(self._ranking.documents)
+        ):
+            self._ranking.owners = owners
         self._parts: tuple[list[Packed], Tensor] | None = None
+
+    @cached_property
+    def language(self) -> str:
+        """The language of BM25's terms, of all documents of the collection and not only of those that are ranked."""
+        return choose_language(self._asked_language, self.collection.documents.values())
 
     def __call__(self, engine: Engine, similarity: Similarity) -> dict[str, float]:
         """The measures' means with the model as it is now. The texts are packed at the first call, and kept."""
@@ -184,7 +214,8 @@ class Validator:
         documents = {document: texts[document] for document in self._ranking.documents}
         own = self._ranking.candidates if isinstance(self._ranking, _Reranking) else None
         searched = depth + bool(self.collection.self_matches) if own is None else len(documents)
-        run = without_self_matches(BM25(documents).search(self.collection.queries, searched), self.collection)[0]
+        bm25 = BM25(documents, language=self.language)
+        run = without_self_matches(bm25.search(self.collection.queries, searched), self.collection)[0]
         if own is None:
             return run
         found = {query: set(ranked) for query, ranked in own.items()}
@@ -201,7 +232,12 @@ class Validator:
 
     def describe(self) -> str:
         """What is ranked, in words, such as "ranked in full (1,234 documents)"."""
-        return self._ranking.describe()
+        owners = self._ranking.owners if isinstance(self._ranking, _FullRanking) else None
+        if owners is None:
+            return self._ranking.describe()
+        split = int((np.bincount(owners) > 1).sum())
+        longer = f"{split:,} are longer than {self._text_settings.document_length:,} tokens"
+        return f"{self._ranking.describe()}, of which {longer} and score as their best passage"
 
     @property
     def texts(self) -> int:
@@ -223,8 +259,8 @@ class _Reranking:
 
     deepest = 2**62  # for measures without a cutoff: all of them
 
-    def __init__(self, collection: Collection, depth: int, first_stage: Run | None) -> None:
-        rankings = candidates(collection, depth, first_stage)
+    def __init__(self, collection: Collection, depth: int, first_stage: Run | None, language: str) -> None:
+        rankings = candidates(collection, depth, first_stage, language)
         self.candidates = {query: list(ranking) for query, ranking in rankings.items()}
         self.documents = sorted({document for ranked in self.candidates.values() for document in ranked})
         place = {document: i for i, document in enumerate(self.documents)}
@@ -258,6 +294,7 @@ class _FullRanking:
     """Every query ranks the same documents: all, or a pool of them. A query that is a document does not find itself."""
 
     deepest = RANKED
+    owners: NDArray[np.uint32] | None = None  # of passages: the document of each
 
     def __init__(self, collection: Collection, documents: list[str]) -> None:
         self._queries, self.documents = list(collection.queries), documents
@@ -271,7 +308,11 @@ class _FullRanking:
         return f"over a pool of {len(self.documents):,} of {self._total:,} documents"
 
     def rank(self, queries: Tensor, documents: Tensor, depth: int) -> Run:
-        scores, rows = top_k(queries, documents, depth + bool(self._own), documents.device)
+        depth_searched = depth + bool(self._own)
+        if self.owners is None:
+            scores, rows = top_k(queries, documents, depth_searched, documents.device)
+        else:
+            scores, rows = _best_passages(queries, documents, self.owners, depth_searched)
         rankings = {}
         for query, of_query, values in zip(self._queries, self._ids[rows], scores.tolist(), strict=True):
             own = query if query in self._own else None
@@ -280,12 +321,33 @@ class _FullRanking:
         return Run.of(rankings, depth)
 
 
+def _best_passages(
+    queries: Tensor, passages: Tensor, owners: NDArray[np.uint32], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Scores and rows of the k documents whose best passage has the largest dot product for each query, best first.
+
+    >>> passages = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.5, 0.5]])
+    >>> scores, rows = _best_passages(torch.eye(2), passages, np.array([0, 0, 1], np.uint32), k=2)
+    >>> rows.tolist(), scores.tolist()
+    ([[0, 1], [0, 1]], [[1.0, 0.5], [2.0, 0.5]])
+    """
+    document = torch.from_numpy(owners.astype(np.int64)).to(passages.device)
+    count = int(owners.max()) + 1
+    best = []
+    for some in queries.split(max(1, SCORES_AT_ONCE // len(passages))):
+        scores = torch.full((len(some), count), -torch.inf, dtype=passages.dtype, device=passages.device)
+        of_document = document.expand(len(some), -1)
+        best.append(scores.scatter_reduce_(1, of_document, some @ passages.T, "amax").topk(min(k, count)))
+    values, places = (torch.cat([getattr(top, name) for top in best]) for name in ("values", "indices"))
+    return values.float().cpu().numpy(), places.cpu().numpy()
+
+
 def affordable_documents() -> int:
     """How many documents are ranked in full on this machine."""
     return GPU_DOCUMENTS if torch.cuda.is_available() else CPU_DOCUMENTS
 
 
-def pool(collection: Collection, size: int, seed: int) -> list[str]:
+def pool(collection: Collection, size: int, seed: int, language: str = AUTO) -> list[str]:
     """The documents that every query of a collection ranks, in the collection's order: all of them, if at most `size`.
 
     Of more documents, those are taken that are relevant to a query, however many; then the first of BM25 of every
@@ -301,7 +363,8 @@ def pool(collection: Collection, size: int, seed: int) -> list[str]:
         return list(collection.documents)
     judgments = (judged.items() for judged in collection.qrels.values())
     chosen = {document for document, grade in chain.from_iterable(judgments) if grade > 0}
-    rankings = BM25(collection.documents).search(collection.queries, POOL_DEPTH).rankings.values()
+    bm25 = BM25(collection.documents, language=language)
+    rankings = bm25.search(collection.queries, POOL_DEPTH).rankings.values()
     for document in chain.from_iterable(zip_longest(*rankings)):
         if len(chosen) >= size:
             break

@@ -60,6 +60,9 @@ def resumed_run(world: World) -> Case:
     def resume(folder: Path) -> None:
         world.fit(folder / "run", resume=True)
 
+    def by_folder(folder: Path) -> None:
+        fit(resume=folder / "run", say=silent)
+
     def until_the_second_step(line: str) -> None:
         if line.startswith("step 2/"):
             raise KeyboardInterrupt
@@ -76,7 +79,7 @@ def resumed_run(world: World) -> Case:
         "run/data/triplets/header.json": HEADER,
         "run/data/tokens/queries/header.json": HEADER,
     }
-    return Case(folder, files, (resume,), count=150)
+    return Case(folder, files, (resume, by_folder), count=150)
 
 
 def run_on_prepared_data(world: World) -> Case:

@@ -29,7 +29,7 @@ from remargin.retrieval.encoding import encode_texts
 from remargin.retrieval.fusion import weighted
 from remargin.retrieval.hybrid import FILE as FUSION
 from remargin.retrieval.hybrid import Fusion, HybridSettings, chosen_hybrid, read_fusion, save_fusion
-from remargin.retrieval.index_folder import open_index
+from remargin.retrieval.index_folder import open_index, open_parts
 from remargin.retrieval.searching import load_index
 from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.updating import add_documents, delete_documents, synchronise
@@ -121,6 +121,10 @@ def _index(
             for ranking in opened.search(QUERIES, 3).rankings.values():
                 require_finite(np.array(list(ranking.values())))
 
+    def show(folder: Path) -> None:
+        texts = open_parts(folder, model).texts
+        assert texts is None or texts.of(list(DOCUMENTS)) == DOCUMENTS  # None if the header says that there are none
+
     def with_its_own_model(folder: Path) -> None:
         load_index(folder).search(QUERIES, 3)
 
@@ -136,7 +140,7 @@ def _index(
     def overwrite(folder: Path) -> None:
         build_index(made, folder, settings, overwrite=True, hybrid=hybrid, texts=encoded)
 
-    readers = (search, with_its_own_model, delete, *([add] if hybrid is None else []), follow, overwrite)
+    readers = (search, show, with_its_own_model, delete, *([add] if hybrid is None else []), follow, overwrite)
     return Case(world.root / name, {index_folder.HEADER: HEADER}, readers, count=180)
 
 
@@ -183,7 +187,7 @@ def index_faiss(world: World) -> Case:
 
 
 def bm25_header(world: World) -> Case:
-    BM25(DOCUMENTS).save(world.root / "bm25", data="docstrings:json")
+    BM25(DOCUMENTS).save(world.root / "bm25", data="docstrings:json", texts=DOCUMENTS.values())
     return Case(world.root / "bm25", {bm25.HEADER: HEADER}, (_search_words,), count=500)
 
 
@@ -191,6 +195,7 @@ def _search_words(folder: Path) -> None:
     found = BM25.load(folder)
     found.search(QUERIES, 3)
     assert found.lacking(list(DOCUMENTS)) == 0
+    assert found.texts is None or found.texts.of(list(DOCUMENTS)) == DOCUMENTS
 
 
 def bm25_files(world: World) -> Case:

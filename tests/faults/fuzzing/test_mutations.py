@@ -13,13 +13,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from . import models, runs, stores, studies
+from . import models, runs, sources, stores, studies
 from .mutations import Mutation, mutations
 from .running import Case, read_mutated
 from .world import MakeModel, World
 
 TIMES = float(os.environ.get("REMARGIN_FUZZ", "1"))
-TARGETS: list[Callable[[World], Case]] = [*models.TARGETS, *stores.TARGETS, *runs.TARGETS, *studies.TARGETS]
+TARGETS: list[Callable[[World], Case]] = [
+    *models.TARGETS,
+    *stores.TARGETS,
+    *sources.TARGETS,
+    *runs.TARGETS,
+    *studies.TARGETS,
+]
 
 pytestmark = [
     pytest.mark.slow,

@@ -91,6 +91,14 @@ VERBS = {
         kept=("run",),
         every=2,
     ),
+    "fit --resume RUN": Verb(
+        "fit --resume out/run",
+        older=FIT,
+        older_killed_at="_swapped .* out/run/checkpoint$",
+        grows=True,
+        kept=("run",),
+        every=4,
+    ),
     "fit in rounds, blended": Verb(BLENDED_FIT, again="--resume", grows=True, kept=("run",), every=20),
     "fit with teachers": Verb(
         f"{TAUGHT_FIT} --sampler tas --clusters 2 --in-batch --in-batch-teacher model",

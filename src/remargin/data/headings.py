@@ -1,0 +1,402 @@
+"""Text files as sections under headings: Markdown, reStructuredText, HTML and plain text.
+
+Parsing is simple on purpose: headings are found as their formats define them, and of the text between them only what
+readers do not see is taken away. Nothing that a file may hold is an error.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from typing import NamedTuple
+
+WORDS_OF_A_PART = 200  # of plain text without headings
+LONGEST_TITLE = 100  # characters of a first line that may be a title
+LONGEST_LINE = 5_000  # characters of a line that a person wrote, and in which markup is looked for
+
+
+class Section(NamedTuple):
+    """The text under a heading, up to the next heading.
+
+    Attributes:
+        headings: those that the section is under, its own last; none before the first heading.
+        text: the text, without its heading.
+        line: where the section begins.
+        leaf: whether no heading is below its own.
+    """
+
+    headings: tuple[str, ...]
+    text: str
+    line: int
+    leaf: bool = True
+
+
+class _Heading(NamedTuple):
+    level: int
+    text: str
+    line: int
+    start: int  # of the section's text among the lines
+    end: int = 0  # of the text before: the line of the heading, or that above it
+
+
+def sections(text: str, suffix: str) -> list[Section]:
+    """The sections of a file, by the ending of its name.
+
+    >>> found = sections("# Refunds\\n\\nSoon.\\n\\n## Deadlines\\n14 days.", ".md")
+    >>> [(section.headings, section.text) for section in found]
+    [(('Refunds',), 'Soon.'), (('Refunds', 'Deadlines'), '14 days.')]
+    """
+    return PARSERS[suffix](text)
+
+
+def _nested(headings: list[_Heading], lines: list[str], clean: Callable[[list[str]], str]) -> list[Section]:
+    """The sections between headings. The headings above one are the latest ones of each higher level."""
+    above: list[_Heading] = []
+    first = headings[0].end if headings else len(lines)
+    found = [Section((), clean(lines[:first]), 1)]
+    for number, heading in enumerate(headings):
+        following = headings[number + 1] if number + 1 < len(headings) else None
+        above = [*(other for other in above if other.level < heading.level), heading]
+        body = clean(lines[heading.start : following.end if following else len(lines)])
+        leaf = following is None or following.level <= heading.level
+        found.append(Section(tuple(other.text for other in above), body, heading.line, leaf))
+    return [section for section in found if section.headings or section.text]
+
+
+# Markdown
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_ATX = re.compile(r" {0,3}(#{1,6})[ \t]")
+_HTML_HEADING = re.compile(r"\s*<h([1-6])\b[^<>]*>(.+)</h\1>\s*$", re.IGNORECASE)
+_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
+_NO_PARAGRAPH = re.compile(r"\s*([-*+>|#]|\d+[.)])|    |\t|\s*$")  # what an underline does not make a heading of
+_IMAGE = re.compile(r"!\[([^\]]*)\](\([^()\s]*(?:\s+[^()]*)?\)|\[[^\]]*\])")
+_LINK = re.compile(r"\[([^\[\]]+)\](\([^()\s]*(?:\s+[^()]*)?\)|\[[^\]]*\])")
+_DEFINITION = re.compile(r" {0,3}\[[^\]]+\]:\s+\S+.*$")
+_TAG = re.compile(
+    r"</?(?:a|abbr|b|blockquote|br|center|code|dd|del|details|div|dl|dt|em|figcaption|figure|font|h[1-6]|hr|i|iframe|img"
+    r"|ins|kbd|li|mark|ol|p|picture|pre|s|small|source|span|strong|sub|summary|sup|table|tbody|td|th|thead|tr|u|ul|video)"
+    r"(?:\s[^<>]*)?/?>",
+    re.IGNORECASE,
+)  # of HTML; other words in angle brackets are placeholders
+_ATTRIBUTES = re.compile(r"\s*\{[#.:][^{}]*\}\s*$")
+
+
+def markdown(text: str) -> list[Section]:
+    """Sections of Markdown: headings with # or underlined, but not those in code. A title in front matter is one."""
+    lines, title = _front_matter(_without_comments(text).splitlines())
+    headings = list(_markdown_headings(lines))
+    if title and not any(heading.level == 1 for heading in headings):
+        headings = [_Heading(0, title, 1, 0, 0), *headings]
+    return _nested(headings, lines, _clean_markdown)
+
+
+def _without_comments(text: str) -> str:
+    """Line breaks stay, so that numbers of lines do."""
+    kept, end = [], 0
+    while (start := text.find("<!--", end)) >= 0 and (after := text.find("-->", start)) >= 0:
+        kept += [text[end:start], "\n" * text.count("\n", start, after)]
+        end = after + len("-->")
+    return "".join([*kept, text[end:]])
+
+
+def _front_matter(lines: list[str]) -> tuple[list[str], str]:
+    """The lines with YAML front matter left blank, and the title in it."""
+    if not lines or lines[0].rstrip() != "---":
+        return lines, ""
+    end = next((i for i, line in enumerate(lines[1:], 1) if line.rstrip() in ("---", "...")), 0)
+    if not end:
+        return lines, ""
+    titles = [line.partition(":")[2].strip().strip("\"'") for line in lines[1:end] if line.startswith("title:")]
+    return [*[""] * (end + 1), *lines[end + 1 :]], (titles or [""])[0]
+
+
+def _markdown_headings(lines: list[str]) -> Iterator[_Heading]:
+    for i, line in _outside_of_code(lines):
+        if len(line) > LONGEST_LINE:
+            continue
+        if atx := _ATX.match(line):
+            text = line[atx.end() :].strip()
+            opened = text.rstrip("#")  # of a heading that is closed with # as well
+            if text := opened.rstrip() if opened[-1:] in ("", " ", "\t") else text:
+                yield _Heading(len(atx[1]), _inline_markdown(text), i + 1, i + 1, i)
+        elif tag := _HTML_HEADING.match(line):
+            yield _Heading(int(tag[1]), _inline_markdown(tag[2]), i + 1, i + 1, i)
+        elif i and (under := _UNDERLINE.match(line)):
+            above = lines[i - 1]
+            alone = i == 1 or not lines[i - 2].strip()
+            if alone and not _NO_PARAGRAPH.match(above):
+                yield _Heading(1 if under[1][0] == "=" else 2, _inline_markdown(above), i, i + 1, i - 1)
+
+
+def _outside_of_code(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Numbered lines that are not in a fenced block, nor its fences."""
+    fence = ""
+    for i, line in enumerate(lines):
+        match = _FENCE.match(line)
+        if fence:
+            if match and match[1].startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+        elif match:
+            fence = match[1]
+        else:
+            yield i, line
+
+
+def _inline_markdown(text: str) -> str:
+    """A heading as readers see it."""
+    text = _ATTRIBUTES.sub("", _TAG.sub("", _links(text)))
+    text = re.sub(r"(?<!\\)(\*\*|__|`+)(.+?)\1", r"\2", text)
+    text = re.sub(r"(?<![\w\\*])([*_])([^*_]+)\1(?!\w)", r"\2", text)
+    return " ".join(html.unescape(re.sub(r"\\([^\w\s])", r"\1", text)).split())
+
+
+def _links(text: str) -> str:
+    return _LINK.sub(r"\1", _IMAGE.sub(r"\1", text))
+
+
+def _clean_markdown(lines: list[str]) -> str:
+    """Text without the targets of links; code stays as it is."""
+    prose = dict(_outside_of_code(lines))
+    kept = [
+        _TAG.sub("", _links(line)) if i in prose and len(line) < LONGEST_LINE else line for i, line in enumerate(lines)
+    ]
+    return _joined([line for i, line in enumerate(kept) if i not in prose or not _DEFINITION.match(line)])
+
+
+def _joined(lines: list[str]) -> str:
+    """Lines without blank ones at the ends and without more than one in a row."""
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
+
+
+# reStructuredText
+
+_RULE = re.compile(r"([^\w\s])\1*$")
+_INVISIBLE = re.compile(r"\.\.( |$)")
+_HIDDEN = re.compile(r"\.\. (_|\||toctree|contents|image|figure|index|raw|highlight|meta|include|only|tabs|auto)")
+_DIRECTIVE = re.compile(r"\s*\.\. ([\w:.+-]+?)::\s*(.*)$")
+_SHOWN = re.compile(
+    "note|warning|tip|hint|important|caution|danger|attention|error|admonition|topic|sidebar|rubric|seealso"
+)
+_OPTION = re.compile(r"\s+:[\w-]+:")
+_ROLE = re.compile(r"(?::[\w.:+-]{1,60}:)?`~?([^`<>]+?)(?:\s*<[^<>`]*>)?`_{0,2}")
+
+
+def restructured(text: str) -> list[Section]:
+    """Sections of reStructuredText: underlined headings, whose level is the order in which their styles come first."""
+    lines = text.expandtabs().splitlines()
+    return _nested(list(_underlined(lines)), lines, _clean_restructured)
+
+
+def _underlined(lines: list[str]) -> Iterator[_Heading]:
+    styles: list[tuple[str, bool]] = []
+    for i in range(1, len(lines)):
+        under, title = lines[i].rstrip(), lines[i - 1].strip()
+        if not _RULE.match(under) or not title or _RULE.match(title) or len(under) < min(4, len(title)):
+            continue
+        over = i > 1 and lines[i - 2].rstrip() == under
+        alone = over or i == 1 or not lines[i - 2].strip() or _INVISIBLE.match(lines[i - 2])
+        if not alone or (lines[i - 1][:1].isspace() and not over) or _INVISIBLE.match(title):
+            continue
+        style = (under[0], over)
+        if style not in styles:
+            styles.append(style)
+        yield _Heading(styles.index(style) + 1, _inline_restructured(title), i, i + 1, i - 2 if over else i - 1)
+
+
+def _inline_restructured(text: str) -> str:
+    text = re.sub(r"``(.+?)``", r"\1", text)
+    text = re.sub(r"(?<![\w*])(\*\*?)([^*\s][^*]*)\1(?!\w)", r"\2", _ROLE.sub(r"\1", text))
+    return " ".join(re.sub(r"\\(.)", r"\1", text).split())
+
+
+def _clean_restructured(lines: list[str]) -> str:
+    """Text without comments, targets and directives that show no text; the texts of other directives stay."""
+    kept: list[str] = []
+    hidden: int | None = None  # the indent of what is hidden
+    options = False
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        if hidden is not None:
+            if not line.strip() or indent > hidden:
+                continue
+            hidden = None
+        directive = _DIRECTIVE.match(line)
+        if _HIDDEN.match(line.strip()) or (_INVISIBLE.match(line.strip()) and not directive):
+            hidden = indent
+        elif directive:
+            options = True
+            name, argument = directive.groups()
+            if name.startswith(("version", "deprecated")):
+                kept.append(f"{name}: {argument}")
+            elif _SHOWN.fullmatch(name):
+                kept.append(" " * indent + argument)
+        elif options and _OPTION.match(line):
+            continue
+        else:
+            options = options and bool(line.strip())
+            short = len(line) < LONGEST_LINE
+            kept.append(_ROLE.sub(r"\1", line.replace("``", "")).replace("::", ":") if short else line)
+    return _joined(kept)
+
+
+# HTML
+
+_BLOCKS = frozenset(
+    (
+        *(
+            "p",
+            "div",
+            "section",
+            "article",
+            "main",
+            "ul",
+            "ol",
+            "li",
+            "dl",
+            "dt",
+            "dd",
+            "table",
+            "tr",
+            "pre",
+            "blockquote",
+        ),
+        *("br", "hr", "body", "header", "figure", "figcaption", "details", "summary", "fieldset", "form"),
+        *("h1", "h2", "h3", "h4", "h5", "h6"),
+    )
+)
+_UNSEEN = frozenset(
+    ("script", "style", "nav", "aside", "footer", "template", "noscript", "svg", "button", "head", "select")
+)
+_VOID = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
+)
+
+
+class _Page(HTMLParser):
+    """Collects the blocks of a page: (level, text, line), with level 0 for text that is no heading."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.blocks: list[tuple[int, str, int]] = []
+        self.title = ""
+        self._parts: list[str] = []
+        self._level = self._preformatted = 0
+        self._unseen: list[str] = []
+        self._in_title = False
+        self._line = 1
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._in_title = self._in_title or (tag == "title" and self._unseen in ([], ["head"]))
+        if self._unseen:
+            if tag == "body":  # a head that was not closed
+                self._unseen = []
+            elif tag == self._unseen[-1]:
+                self._unseen.append(tag)
+        elif tag in _UNSEEN or (("role", "navigation") in attrs and tag not in _VOID):
+            self.flush()
+            self._unseen = [tag]
+        elif tag in _BLOCKS:
+            self.flush()
+            self._preformatted += tag == "pre"
+            if re.fullmatch("h[1-6]", tag):
+                self._level = int(tag[1])
+        elif tag in ("td", "th"):
+            self._parts.append(" ")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "title":
+            self._in_title = False
+        if self._unseen:
+            if tag == self._unseen[-1]:
+                self._unseen.pop()
+        elif tag in _BLOCKS:
+            self.flush()
+            self._preformatted = max(0, self._preformatted - (tag == "pre"))
+
+    def handle_data(self, data: str) -> None:
+        if self._in_title:
+            self.title += data
+        elif not self._unseen:
+            if not self._parts:
+                self._line = self.getpos()[0]
+            self._parts.append(data)
+
+    def flush(self) -> None:
+        """End a block."""
+        text = "".join(self._parts)
+        text = text.strip("\n").rstrip() if self._preformatted else " ".join(text.split())
+        if text.strip():
+            self.blocks.append((self._level, text, self._line))
+        self._parts, self._level = [], 0
+
+
+def page(text: str) -> list[Section]:
+    """Sections of HTML, without what surrounds its text: navigation, scripts, forms. Without h1, the title is one."""
+    parser = _Page()
+    try:
+        parser.feed(f"{text}<!---->")  # ends what is not ended, for which it would look again and again
+        parser.close()
+    except (AssertionError, ValueError, RecursionError):  # the rest is not HTML; what came before it is kept
+        pass
+    parser.flush()
+    headings: list[_Heading] = []
+    lines: list[str] = []
+    title = " ".join(parser.title.split())
+    if title and not any(level == 1 for level, _, _ in parser.blocks):
+        headings.append(_Heading(0, title, 1, 0, 0))
+    for level, block, line in parser.blocks:
+        if level:
+            heading = " ".join(block.rstrip("¶#🔗\uf0c1 \t").split())
+            if heading:
+                headings.append(_Heading(level, heading, line, len(lines), len(lines)))
+        else:
+            lines.append(block)
+    return _nested(headings, lines, lambda body: "\n".join(body).strip())
+
+
+# Plain text
+
+
+def plain(text: str) -> list[Section]:
+    """Sections of plain text under underlined headings; or parts of some paragraphs under a first line like a title."""
+    lines = text.expandtabs().splitlines()
+    headings = list(_underlined(lines))
+    if headings:
+        return _nested(headings, lines, _joined)
+    paragraphs = list(_paragraphs(lines))
+    first = paragraphs[0][1].strip() if len(paragraphs) > 1 else ""
+    is_title = bool(first) and "\n" not in first and len(first) <= LONGEST_TITLE and first[-1] not in ".,;:!"
+    title = (first,) if is_title else ()
+    parts: list[Section] = []
+    gathered: list[str] = []
+    words, start = 0, 1
+    for line, paragraph in paragraphs[is_title:]:
+        start = start if gathered else line
+        gathered.append(paragraph)
+        words += len(paragraph.split())
+        if words >= WORDS_OF_A_PART:
+            parts.append(Section(title, "\n\n".join(gathered), start))
+            gathered, words = [], 0
+    return parts + ([Section(title, "\n\n".join(gathered), start)] if gathered else [])
+
+
+def _paragraphs(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Lines between blank ones, and the number of the first."""
+    gathered: list[str] = []
+    for number, line in enumerate([*lines, ""], 1):
+        if line.strip():
+            gathered.append(line.rstrip())
+        elif gathered:
+            yield number - len(gathered), "\n".join(gathered)
+            gathered = []
+
+
+PARSERS: dict[str, Callable[[str], list[Section]]] = {
+    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), markdown),
+    **dict.fromkeys((".rst", ".rest"), restructured),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), page),
+    **dict.fromkeys((".txt", ".text"), plain),
+}

