@@ -37,7 +37,7 @@ def test_a_card_says_what_the_training_run_says(make_run: MakeRun) -> None:
         "| this model, fused with BM25 | 0.650 (0.600 to 0.700) |",
         "| gain of training, paired | 0.100 (0.050 to 0.150) |",
         "Elsewhere, on texts that training had nothing to do with (scifact, 300 queries): nDCG@10 0.600 before, 0.550",
-        '- Queries: at most 30 tokens, after the prompt `` "query: `x` " ``.',
+        '- Queries: at most 64 tokens, after the prompt `` "query: `x` " ``.',
         "- Documents: at most 64 tokens, without a prompt.",
         "1.0% of the documents that it was trained on are longer.",
         "doi       = {10.1145/3731120.3744594}",

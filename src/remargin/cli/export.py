@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from remargin.cli.options import MODEL, Config, Overwrite, SkipBad, Threads
 from remargin.progress import tell
-
-if TYPE_CHECKING:
-    from remargin.integrations.exporting import Exported
 
 DATA = "With --int8: collection whose test split measures its loss of nDCG@10. For vectors: where their collection is."
 
@@ -35,7 +32,7 @@ def export(
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
-) -> Exported:
+) -> object:
     """Export a model for the Hugging Face hub and ONNX Runtime, or the vectors of an index as Parquet.
 
     Examples:
