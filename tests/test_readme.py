@@ -213,7 +213,7 @@ def test_commands_on_the_pages_have_the_options_that_they_are_shown_with() -> No
                 command = app
                 for word in words[1:]:
                     command = getattr(command, "commands", {}).get(word, command)
-                known = {name for option in command.params for name in option.opts}
+                known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
                 assert command is not app, line
                 assert {word for word in words if word.startswith("--")} <= known, line
                 checked += 1
@@ -235,6 +235,12 @@ def test_the_python_examples_run(tiny_model: Any, monkeypatch: pytest.MonkeyPatc
         for example in examples:
             here = re.sub(r'"[\w-]+/(all-MiniLM|distilbert)[\w-]+"', repr(str(tiny_model(positions=256))), example)
             exec(here, names)
-    assert {page: n for page, n in count.items() if n} == {"README": 2, "encoder": 1, "python": 3, "the-loss": 1}
+    assert {page: n for page, n in count.items() if n} == {
+        "README": 2,
+        "encoder": 1,
+        "exporting": 3,
+        "python": 3,
+        "the-loss": 1,
+    }
     assert (tmp_path / "runs" / "own" / "model" / "modules.json").is_file()
     assert (tmp_path / "my-retriever" / "modules.json").is_file()
