@@ -1,20 +1,21 @@
 """Index folders: vectors, ids, marks of deleted documents, the files of a back end, and a header over all of them.
 
 A folder holds the vectors (appended to, never rewritten), the ids, which documents were deleted, and the files of the
-back end. The texts are there as well, unless they were left out; see `kept_texts.py`. A hybrid index has the documents'
-terms and a BM25 index, too; see `terms.py`. The header says which of these count, and what is in them. A change writes its files first and then the header, at once: whoever opens the folder
+back end. A hybrid index has the documents' terms and a BM25 index there, too; see `terms.py`. The header says which of
+these count, and what is in them. A change writes its files first and then the header, at once: whoever opens the folder
 meanwhile, or after a crash, finds it as it was before or as it is after.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,24 +26,23 @@ from remargin.errors import InputError
 from remargin.files.arrays import append_array, map_array
 from remargin.files.atomic import flush_to_disk, remove_folder
 from remargin.files.checksums import Sums
-from remargin.files.headers import format_of, read_header, require_shape, write_header
+from remargin.files.headers import read_header, read_json, require_shape, write_header
 from remargin.files.shapes import BlockSums, Count, FieldsOf, FileName
 from remargin.model.encoder import BiEncoder
-from remargin.retrieval import kept_texts, terms
+from remargin.retrieval import terms
 from remargin.retrieval.base import State, Storage, storage_class
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.dense import DenseIndex
 from remargin.retrieval.hybrid import HybridSettings
-from remargin.retrieval.kept_texts import KeptTexts, keep_texts
 from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.terms import TermsState, append_terms, build_words
 from remargin.retrieval.vectors import Made, MadeOnDisk, Vectors
 
 HEADER = "remargin_index.json"
-FORMAT = "remargin-index-4"
-BEFORE = ("remargin-index-2", "remargin-index-3")  # without texts; the second with BM25
+FORMAT = "remargin-index-2"
+HYBRID_FORMAT = "remargin-index-3"  # of an index that holds BM25, too
 REMEDY = "name a folder that `remargin index` wrote"
-GROWING = ("vectors.bin", "owners.bin", "hashes.bin", *terms.GROWING, *kept_texts.GROWING)
+GROWING = ("vectors.bin", "owners.bin", "hashes.bin", *terms.GROWING)
 VERSIONED = ("ids.", "deleted.", *terms.VERSIONED)  # and the files of the back end
 VECTORS_AT_ONCE = 65_536
 ATTEMPTS = 10  # to open an index that is being changed
@@ -61,19 +61,24 @@ class IndexHeader(TypedDict):
     ids_folder: FileName
     ids_size: IdsSize
     sums: BlockSums
-    texts: NotRequired[bool]  # whether the folder has them
-    hybrid: NotRequired[Annotated[dict[str, Any], FieldsOf(HybridSettings)]]
-    terms: NotRequired[TermsState]
 
 
-def read_index_header(folder: Path) -> IndexHeader:
+class HybridHeader(IndexHeader):
+    """What is in the folder of a hybrid index: how it fuses, and the files of the documents' terms."""
+
+    hybrid: Annotated[dict[str, Any], FieldsOf(HybridSettings)]
+    terms: TermsState
+
+
+def read_index_header(folder: Path) -> IndexHeader | HybridHeader:
     """The header of an index folder, of whichever format."""
     path = folder / HEADER
-    before = format_of(path)
-    header = read_header(path, IndexHeader, before if before in BEFORE else FORMAT, REMEDY)
-    if ("hybrid" in header) != ("terms" in header):
-        raise InputError("hybrid and terms go together, and one of them is missing", file=path, do=REMEDY)
-    return header
+    content: Any = None
+    with contextlib.suppress(InputError):  # said below, in the words of headers
+        content = read_json(path, REMEDY)
+    if isinstance(content, dict) and content.get("format") == HYBRID_FORMAT:
+        return read_header(path, HybridHeader, HYBRID_FORMAT, REMEDY)
+    return read_header(path, IndexHeader, FORMAT, REMEDY)
 
 
 @dataclass
@@ -94,7 +99,6 @@ class IndexFolder:
     state: State
     version: int
     sums: dict[str, Sums]
-    keeps_texts: bool = False
     hybrid: HybridSettings | None = None
     terms: TermsState | None = None
     changed: bool = False
@@ -102,17 +106,12 @@ class IndexFolder:
 
     @classmethod
     def empty(
-        cls,
-        folder: Path,
-        made: Made,
-        settings: BackendSettings,
-        hybrid: HybridSettings | None = None,
-        keeps_texts: bool = False,
+        cls, folder: Path, made: Made, settings: BackendSettings, hybrid: HybridSettings | None = None
     ) -> IndexFolder:
         """A new folder without documents."""
         (folder / "ids.0").mkdir()
         size = IdWriter(folder / "ids.0").close()
-        return cls(folder, made, settings, 0, "ids.0", size, np.zeros(0, bool), {}, 0, {}, keeps_texts, hybrid)
+        return cls(folder, made, settings, 0, "ids.0", size, np.zeros(0, bool), {}, 0, {}, hybrid)
 
     @classmethod
     def read(cls, folder: Path) -> IndexFolder:
@@ -122,8 +121,9 @@ class IndexFolder:
         fields = storage_class(settings.backend).state_fields(settings)
         require_shape(header["state"], fields, header["format"], folder / HEADER, REMEDY)
         fused: dict[str, Any] = {}
-        if "hybrid" in header:
-            fused = {"hybrid": HybridSettings(**header["hybrid"]), "terms": header["terms"]}
+        if header["format"] == HYBRID_FORMAT:
+            both = cast(HybridHeader, header)
+            fused = {"hybrid": HybridSettings(**both["hybrid"]), "terms": both["terms"]}
         return cls(
             folder,
             Made.from_disk(header["made"]),
@@ -135,7 +135,6 @@ class IndexFolder:
             header["state"],
             header["version"],
             {name: Sums(*sums) for name, sums in header["sums"].items()},
-            header.get("texts", False),
             **fused,
         )
 
@@ -173,10 +172,6 @@ class IndexFolder:
         name = None if self.terms is None else self.terms["bm25"]
         return None if name is None else BM25.load(self.folder / name, terms.REMEDY)
 
-    def texts(self) -> KeptTexts | None:
-        """The texts of the documents; None if the index does not keep them."""
-        return KeptTexts(self.folder, self.ids) if self.keeps_texts else None
-
     def rows_of(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """The row of each document, -1 if it is not there or was deleted."""
         rows = self.ids.rows(ids)
@@ -197,8 +192,8 @@ class IndexFolder:
         self.deleted[rows] = True
         self.changed |= len(rows) > 0
 
-    def append(self, vectors: Vectors, texts: Iterable[str] | None = None) -> None:
-        """Take in more vectors and their ids, their texts if the index keeps them, and their terms if it is hybrid."""
+    def append(self, vectors: Vectors, texts: Iterable[str] = ()) -> None:
+        """Take in more vectors and their ids; in a hybrid index, also the terms of their texts."""
         self.changed = self.grown = True
         first_row, first_text = self.rows, len(self.deleted)
         for place in range(0, len(vectors.matrix), VECTORS_AT_ONCE):
@@ -213,15 +208,9 @@ class IndexFolder:
         writer = IdWriter(self.folder / name, self.ids)
         for batch in batches(vectors.ids):
             writer.add(batch)
-        read: Iterable[str | None] = itertools.repeat(None, len(vectors.ids)) if texts is None else texts
-        if self.keeps_texts:
-            read = keep_texts(self.folder, first_text, read)
         if self.hybrid is not None:
-            words = (text for text in read if text is not None)
             language, version = self.hybrid.language, self.version + 1
-            self.terms = append_terms(self.folder, self.terms, first_text, words, language, version)
-        for _ in read:  # if BM25 has not read them
-            pass
+            self.terms = append_terms(self.folder, self.terms, first_text, texts, language, version)
         self.ids_folder, self.ids_size = name, writer.close()
         del self.ids  # it is read again
         self.deleted = np.concatenate([self.deleted, np.zeros(len(vectors.ids), bool)])
@@ -237,12 +226,11 @@ class IndexFolder:
             self.terms = build_words(
                 self.folder, self.terms, self.ids, self.deleted, self.hybrid, self.made.data, self.version
             )
-            fused = {"hybrid": asdict(self.hybrid), "terms": self.terms}
+            fused = {"format": HYBRID_FORMAT, "hybrid": asdict(self.hybrid), "terms": self.terms}
         flush_to_disk(*self.folder.rglob("*"))
         header = {"format": FORMAT, "version": self.version, "made": self.made.on_disk(), "rows": self.rows}
         header |= {"settings": asdict(self.settings), "state": self.state, "documents": int((~self.deleted).sum())}
         header |= {"ids_folder": self.ids_folder, "ids_size": self.ids_size, "sums": self._sums(self._needed())}
-        header |= {"texts": self.keeps_texts}
         write_header(self.folder / HEADER, header | fused)
         self.remove_unneeded()
 
@@ -272,12 +260,11 @@ class IndexFolder:
 
 
 class Opened(NamedTuple):
-    """What is in an index folder, ready to search: the dense index, BM25 if the index is hybrid, and texts it keeps."""
+    """What is in an index folder, ready to search: the dense index and, if the index is hybrid, BM25 beside it."""
 
     dense: DenseIndex
     bm25: BM25 | None
     hybrid: HybridSettings | None
-    texts: KeptTexts | None
 
 
 def open_index(folder: str | Path, model: BiEncoder | None = None) -> DenseIndex:
@@ -300,7 +287,7 @@ def open_parts(folder: str | Path, model: BiEncoder | None = None, words: bool =
             model = model or load_model(index.made)
             backend = index.storage().open(index.state, model.device)
             dense = DenseIndex(model, index.vectors(), backend, index.settings.fetch_factor, index.deleted)
-            return Opened(dense, index.bm25() if words else None, index.hybrid, index.texts())
+            return Opened(dense, index.bm25() if words else None, index.hybrid)
         except InputError as error:
             if _version(folder) != version and attempt < ATTEMPTS:
                 continue  # changed by another process meanwhile: the files that we looked for are gone
