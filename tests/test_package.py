@@ -130,6 +130,7 @@ RANKS = (
     ("training",),
     ("study",),
     ("paper",),
+    ("integrations",),
     ("demos",),
     ("cli",),
     ("__main__",),

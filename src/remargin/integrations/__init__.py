@@ -1,0 +1,1 @@
+"""Other packages that people use with remargin: our losses in their trainers, our models in their evaluations."""
