@@ -10,6 +10,7 @@ import numpy as np
 
 from remargin.data.beir import BeirFolder
 from remargin.data.docstrings import Docstrings
+from remargin.data.hf_datasets import open_dataset
 from remargin.data.irds import IrDataset
 from remargin.data.pairs import Pairs
 from remargin.data.source import Source, checked_texts, unknown_id
@@ -31,12 +32,13 @@ def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:
     | `irds:NAME`               | a data set of ir_datasets                                               |
     | `docstrings:A,B`          | docstrings of `stdlib`, of installed packages, or of a folder of code   |
     | `pairs:FILE`              | a table with a query column and a document column                       |
+    | `datasets:FOLDER_OR_NAME` | such a table of the `datasets` package; see `open_dataset`              |
     """
     rejects = rejects or Rejects()
     kind, colon, rest = str(data).partition(":")
     if not str(data).strip():
         raise InputError("no collection is named", do="give a folder, irds:NAME, docstrings:PACKAGE or pairs:FILE")
-    if colon and kind in ("irds", "docstrings", "pairs") and not rest:
+    if colon and kind in ("irds", "docstrings", "pairs", "datasets") and not rest:
         raise InputError(f"nothing after {kind}:", do="see `remargin prepare --help` for what --data takes")
     if colon and kind == "irds":
         return IrDataset(rest)
@@ -44,6 +46,8 @@ def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:
         return Docstrings(rest.split(","), rejects)
     if colon and kind == "pairs":
         return Pairs(rest, rejects)
+    if colon and kind == "datasets":
+        return open_dataset(rest, rejects)
     return BeirFolder(Path(data), rejects)
 
 
@@ -71,7 +75,8 @@ class Collection:
         """Read a collection into memory.
 
         Args:
-            data: a BEIR folder, "irds:NAME", "docstrings:PACKAGES" or "pairs:FILE"; see `open_source`.
+            data: a BEIR folder, "irds:NAME", "docstrings:PACKAGES", "pairs:FILE" or "datasets:FOLDER"; see
+                `open_source`.
             split: "train", "dev" or "test", or whatever other split the collection has.
             skip_bad: set bad input aside in `rejects` instead of raising an InputError.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -47,9 +47,14 @@ class Pairs:
 
     The columns are found by their names, or taken as they are if there are just two; otherwise they are named as in
     `pairs:faq.csv?query=frage&document=antwort`.
+
+    Args:
+        spec: what comes after `pairs:`.
+        rejects: takes bad rows.
+        rows: reads the rows, if they are not in a file.
     """
 
-    def __init__(self, spec: str, rejects: Rejects) -> None:
+    def __init__(self, spec: str, rejects: Rejects, rows: Callable[[], Iterator[Row]] | None = None) -> None:
         name, _, options = spec.partition("?")
         self.notes: dict[str, int] = {}
         self._path = Path(name)
@@ -59,7 +64,8 @@ class Pairs:
         if unknown or (options and not self._columns):
             do = "write it as 'pairs:faq.csv?query=COLUMN&document=COLUMN', with the quotes"
             raise InputError(f"cannot read {options!r} after the file name", file=self._path, do=do)
-        if not self._path.is_file():
+        self._rows = rows or (lambda: read_rows(self._path, rejects))
+        if rows is None and not self._path.is_file():
             raise InputError("no such file", file=self._path, do="check the path")
 
     def documents(self) -> Iterator[Text]:
@@ -85,7 +91,7 @@ class Pairs:
         pairs: dict[tuple[str, str], tuple[str, int]] = {}
         rows = empty = 0
         columns: tuple[str, str] | None = None
-        for row in read_rows(self._path, self._rejects):
+        for row in self._rows():
             columns = columns or self._choose_columns(row)
             if all(value is None or not str(value).strip() for value in row.values.values()):
                 empty += 1  # spreadsheets write such rows
