@@ -61,3 +61,8 @@ def test_a_query_does_not_find_itself_but_one_with_a_documents_id_may(still_mode
     ids = task.dataset["default"]["test"]["queries"]["id"]
     assert list(ids) == ["a", "query-c", "query-query-c", "query-e"]
     assert_same(model, MtebEncoder(model), collection)
+
+
+def test_nano_beir_has_the_name_that_the_page_gives() -> None:
+    """The tasks themselves are on the hub."""
+    assert len(mteb.get_benchmark("NanoBEIR").tasks) == 13
