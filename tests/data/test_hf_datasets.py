@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from collections.abc import Callable
 from pathlib import Path
@@ -97,3 +98,20 @@ def test_fit_trains_on_it(faq: Path, tiny_model: Any, tmp_path: Path) -> None:
     fitted = fit(data, str(tiny_model()), tmp_path / "run", also=data, steps=2, batch_size=8, say=lambda _: None)
     assert fitted.steps == 2
     assert (tmp_path / "run" / "model" / "modules.json").is_file()
+
+
+def test_a_damaged_file_is_refused_and_crashes_nothing(faq: Path) -> None:
+    """Cut anywhere, or with numbers in it that lead outside: Arrow itself would not notice all of them."""
+    arrow = faq / "data-00000-of-00001.arrow"
+    whole = arrow.read_bytes()
+    for size in range(0, len(whole) - 16, len(whole) // 10):
+        arrow.write_bytes(whole[:size])
+        with pytest.raises(InputError, match=r"faq.*: cannot be read \("):
+            Collection.load(f"datasets:{faq}", "train")
+    read = 0
+    for at in range(400, len(whole) - 16, len(whole) // 20):
+        arrow.write_bytes(whole[:at] + b"\xff" * 16 + whole[at + 16 :])
+        with contextlib.suppress(InputError):
+            Collection.load(f"datasets:{faq}", "train")
+            read += 1
+    assert read < 8  # where only numbers that nobody reads were overwritten

@@ -41,10 +41,15 @@ def open_dataset(spec: str, rejects: Rejects) -> Pairs:
 
     def rows() -> Iterator[Row]:
         number = 0
-        for batch in dataset.iter(ROWS_AT_ONCE):
-            for values in zip(*batch.values(), strict=True):
-                number += 1
-                yield Row(number, dict(zip(batch, values, strict=True)))
+        try:
+            dataset.data.validate(full=True)  # Arrow trusts its files, and may crash on a damaged one
+            for batch in dataset.iter(ROWS_AT_ONCE):
+                for values in zip(*batch.values(), strict=True):
+                    number += 1
+                    yield Row(number, dict(zip(batch, values, strict=True)))
+        except Exception as error:  # datasets raises whatever its parts raise
+            problem = f"cannot be read ({first_line(error)})"
+            raise InputError(problem, file=name, line=number + 1, do="write the data set again") from None
 
     return Pairs(f"{name}?{columns}" if columns else name, rejects, rows)
 
