@@ -127,11 +127,13 @@ def _encoder(
         refuse_idle("BM25", [*texts, *split])
     elif index not in KINDS and Path(index).is_dir():
         refuse_idle("an index that is made already", split)
-        return _index_encoder(index, model, texts)
+        return index_encoder(index, model, texts)
     return None if model is None else as_encoder(model, **texts)
 
 
-def _index_encoder(folder: str | Path, model: str | Path | BiEncoder | None, texts: Mapping[str, Any]) -> BiEncoder:
+def index_encoder(
+    folder: str | Path, model: str | Path | BiEncoder | None, texts: Mapping[str, Any] = MappingProxyType({})
+) -> BiEncoder:
     """The encoder to search an index with: its own, or the one that is given, with the index's lengths and prefixes.
 
     Args:
