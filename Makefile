@@ -10,7 +10,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench-losses lock clean
+.PHONY: help setup demo test test-all check format docs docs-serve bench-losses lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -42,6 +42,15 @@ test-all: check  ## everything, the slow tests and those in a browser included
 format: $(READY)  ## reformat the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Material for MkDocs prints an advertisement for its successor otherwise.
+docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+
+docs: $(READY)  ## build the documentation into site/; a warning is an error
+	$(BIN)/mkdocs build --strict
+
+docs-serve: $(READY)  ## show the documentation at localhost:8000 while you write it
+	$(BIN)/mkdocs serve
 
 bench-losses: $(READY)  ## time and memory of the losses
 	$(BIN)/python benchmarks/losses.py
