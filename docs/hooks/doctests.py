@@ -22,13 +22,8 @@ class FencedDoctests(Extension):
 def fenced(docstring: str) -> str:
     """A docstring with its examples, which end at an empty line, in fences.
 
-    >>> print(fenced("Adds.\\n\\n>>> 1 + 1\\n2"))
-    Adds.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
+    >>> fenced("Adds.\\n\\n>>> 1 + 1\\n2")
+    'Adds.\\n\\n```pycon\\n>>> 1 + 1\\n2\\n```'
     """
 
     def in_fence(match: re.Match[str]) -> str:
