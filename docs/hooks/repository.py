@@ -1,13 +1,14 @@
 """A hook for mkdocs: the same Markdown works in the repository and on the site.
 
-README, CHANGELOG, CONTRIBUTING and the results become pages. A link to another file of the repository, which the site
-does not have, becomes that file's path as code.
+README, CHANGELOG, CONTRIBUTING, the results and the examples become pages. A link to another file of the repository,
+which the site does not have, becomes that file's path as code.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -16,14 +17,16 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 PROJECT = {f"{name}.md": f"project/{name.lower()}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING")}
+EXAMPLES = "examples/README.md"
 # Code is matched first, so that nothing in it is taken for a link.
 LINK = re.compile(r"```.*?```|`[^`\n]*`|(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)", re.DOTALL)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages and the figures that are kept outside docs/."""
-    outside = [*PROJECT, *(_in_repository(path) for kind in ("*.md", "paper/**/*.svg") for path in _results(kind))]
-    for path in outside:
+    kinds = ("results/*.md", "results/paper/**/*.svg", EXAMPLES)
+    outside = (path.relative_to(ROOT).as_posix() for kind in kinds for path in sorted(ROOT.glob(kind)))
+    for path in [*PROJECT, *outside]:
         files.append(File.generated(config, site_path(path), abs_src_path=str(ROOT / path)))
     return files
 
@@ -31,7 +34,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite the links of a page, wherever in the repository it is kept."""
     path = Path(page.file.abs_src_path or "").relative_to(ROOT).as_posix()
-    return rewrite(markdown, path, {file.src_uri for file in files})
+    rewritten = rewrite(markdown, path, {file.src_uri for file in files})
+    return rewritten + "".join(_listings()) if path == EXAMPLES else rewritten
 
 
 def site_path(path: str) -> str:
@@ -69,9 +73,7 @@ def _rewritten(match: re.Match[str], source: str, page: str, known: set[str]) ->
     return f"`{path}`" if text.rstrip("/") in path else f"{text} (`{path}`)"
 
 
-def _results(pattern: str) -> list[Path]:
-    return sorted((ROOT / "results").glob(pattern))
-
-
-def _in_repository(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
+def _listings() -> Iterator[str]:
+    """The examples themselves, which the repository shows beside their README."""
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        yield f"\n## {path.name}\n\n```python\n{path.read_text(encoding='utf-8')}```\n"
