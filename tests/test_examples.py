@@ -18,6 +18,7 @@ LEAVES = {
     "blend_two_models": "runs/blended/modules.json",
     "evaluate_and_compare": "encoder.trec",
     "fit_on_a_csv": "faq.index",
+    "fit_on_a_folder": "handbook.index",
     "hard_negatives": "runs/hard/model/modules.json",
     "hybrid_search": "both.index",
     "learning_curve": "runs/curve/curve.json",
@@ -28,8 +29,9 @@ LEAVES = {
 SMALL = {
     "STEPS": "3",
     "DATA": "'docstrings:json,csv,string'",
+    "FOLDER": repr(str(FOLDER.parent / "docs" / "how-to")),
     "HOME, ELSEWHERE": "'docstrings:json,csv,string', 'docstrings:csv,string,json'",
-    "MODULES": "['json', 'csv', 'string', 'textwrap', 'heapq', 'shutil', 'random', 'statistics', 'argparse']",
+    "MODULES": "['json', 'csv', 'string', 'textwrap', 'heapq', 'shutil']",
 }
 
 
