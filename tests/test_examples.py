@@ -11,7 +11,8 @@ import pytest
 
 FOLDER = Path(__file__).parent.parent / "examples"
 SCRIPTS = sorted(FOLDER.glob("*.py"))
-SLOW = ("blend_two_models", "learning_curve")  # a dozen models to measure, four training runs
+# A dozen models to measure; four training runs; another process.
+SLOW = ("blend_two_models", "learning_curve", "search_client")
 # What each script leaves behind, or prints.
 LEAVES = {
     "a_loss_of_your_own": "runs/hinge/last/modules.json",
@@ -23,6 +24,7 @@ LEAVES = {
     "hybrid_search": "both.index",
     "learning_curve": "runs/curve/curve.json",
     "loss_in_a_pytorch_loop": "",
+    "search_client": "served.index",
     "sentence_transformers_trainer": "runs/theirs/model/modules.json",
     "vectors_in_numpy": "my-retriever/modules.json",
 }
