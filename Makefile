@@ -10,7 +10,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format docs docs-serve bench-losses lock clean
+.PHONY: help setup demo test test-all check format bench-losses lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -45,6 +45,7 @@ format: $(READY)  ## reformat the code
 
 # Material for MkDocs prints an advertisement for its successor otherwise.
 docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+.PHONY: docs docs-serve
 
 docs: $(READY)  ## build the documentation into site/; a warning is an error
 	$(BIN)/mkdocs build --strict
