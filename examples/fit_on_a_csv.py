@@ -21,7 +21,7 @@ with open("faq.csv", "w", newline="", encoding="utf-8") as file:
         for function, value in inspect.getmembers(importlib.import_module(name), callable):
             question, _, answer = (inspect.getdoc(value) or "").partition("\n\n")
             if not function.startswith("_") and question and answer.strip():
-                table.writerow([f"{name}.{function}", " ".join(question.split()), answer])
+                table.writerow([f"{name}.{function}", " ".join(question.split()), answer[:500]])
 
 # Splits the table, mines negatives, trains, blends with the starting weights, and measures on test.
 fitted = fit("pairs:faq.csv", MODEL, "runs/faq", steps=STEPS)
