@@ -1,7 +1,7 @@
 """Ask a running server, from any program: all that it takes is JSON over HTTP.
 
-Starts `remargin serve` with BM25 over the standard library's docstrings, to have a server; leave that out if yours is
-running. /docs of the server lists its requests, and /v1/embeddings takes those of OpenAI's clients.
+Builds an index of the standard library's docstrings and starts `remargin serve`, to have a server; leave that out if
+yours is running. /openapi.json lists all requests, and /v1/embeddings takes those of OpenAI's clients.
 """
 
 import json
