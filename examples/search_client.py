@@ -27,7 +27,7 @@ def get(path: str, **parameters: str | int) -> dict:
 index("served.index", data=DATA, model=MODEL, hybrid=0.5)
 server = subprocess.Popen([sys.executable, "-m", "remargin", "serve", "--index", "served.index", "--port", "8123"])
 try:
-    for _ in range(120):
+    while server.poll() is None:
         try:
             print(get("/healthz"))
             break

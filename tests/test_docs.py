@@ -190,7 +190,7 @@ def follow_serve(command: str, folder: Path, env: dict[str, str]) -> None:
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
-        end = time.monotonic() + 120
+        end = time.monotonic() + 240
         while page is None and time.monotonic() < end and server.poll() is None:
             try:
                 with urllib.request.urlopen("http://127.0.0.1:8765/", timeout=5) as answer:
