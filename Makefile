@@ -53,6 +53,16 @@ format: $(READY)  ## reformat the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Material for MkDocs prints an advertisement for its successor otherwise.
+docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+.PHONY: docs docs-serve
+
+docs: $(READY)  ## build the documentation into site/; a warning is an error
+	$(BIN)/mkdocs build --strict
+
+docs-serve: $(READY)  ## show the documentation at localhost:8000 while you write it
+	$(BIN)/mkdocs serve
+
 bench-losses: $(READY)  ## time and memory of the losses
 	$(BIN)/python benchmarks/losses.py
 
