@@ -4,7 +4,7 @@
 
 Both get the same file, the same encoder (all-MiniLM-L6-v2) and no option but these. Home: all test queries of the
 collection that the pairs are from, over all its documents, none of which need be in the file. Away: collections that
-nothing was trained on. Needs datasets and accelerate for sentence-transformers. What is done is not repeated.
+nothing was trained on. Long documents are truncated for all alike. What is done is not repeated.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import torch
 
 from remargin import BiEncoder, Collection, evaluate, search
 from remargin.evaluation.significance import paired_bootstrap
+from remargin.model.names import bundled_minilm
 
 MEASURE = "nDCG@10"
 HERE = Path(__file__).parent
@@ -53,7 +54,9 @@ def timed(command: list[str], folder: Path) -> None:
 def scores(model: BiEncoder, collections: dict[str, Collection], kept: Path) -> dict[str, dict[str, float]]:
     """The measure of every query of every collection, kept in a file."""
     if not kept.exists():
-        runs = {name: search(collection, "exact", model) for name, collection in collections.items()}
+        runs = {
+            name: search(collection, "exact", model, passage_length="off") for name, collection in collections.items()
+        }
         values = {name: evaluate(run, collections[name], MEASURE).per_query[MEASURE] for name, run in runs.items()}
         kept.write_text(json.dumps(values))
     return json.loads(kept.read_text())  # type: ignore[no-any-return]
@@ -87,7 +90,7 @@ def main() -> None:
         if not (folder / "faq.csv").exists():
             write_pairs(given.data, given.pairs, folder / "faq.csv")
     timed([sys.executable, "-m", *REMARGIN.split()], out / "remargin")
-    rival = [sys.executable, str(HERE / "newcomer_st.py"), "faq.csv", str(start.folder), "."]
+    rival = [sys.executable, str(HERE / "newcomer_st.py"), "faq.csv", str(bundled_minilm()), "."]
     timed(rival, out / "st")
     timed([*rival, "overview"], out / "st-overview")
     collections = {path.name: Collection.load(path, "test") for path in (given.data, *given.away)}

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from remargin.training.validation import Validator
     from remargin.versions import info
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "BiEncoder": "remargin.model.encoder",
