@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from remargin.errors import InputError
     from remargin.evaluation.measures import evaluate
     from remargin.evaluation.runs import Run
+    from remargin.integrations.exporting import export
     from remargin.losses.contrastive import ContrastiveLoss
     from remargin.losses.margin import MarginLoss
     from remargin.losses.softmax_margin import SoftmaxMarginLoss
@@ -68,6 +69,7 @@ _HOMES = {
     "demo": "remargin.demos.fine_tuning",
     "encode": "remargin.retrieval.encoding",
     "evaluate": "remargin.evaluation.measures",
+    "export": "remargin.integrations.exporting",
     "fit": "remargin.training.fitting",
     "fuse": "remargin.retrieval.fusion",
     "index": "remargin.retrieval.indexing",
@@ -106,6 +108,7 @@ __all__ = [
     "demo",
     "encode",
     "evaluate",
+    "export",
     "fit",
     "fuse",
     "index",

@@ -16,9 +16,9 @@ from remargin.retrieval import index_folder
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.bm25 import HEADER as BM25_HEADER
 from remargin.retrieval.dense import DenseIndex
-from remargin.retrieval.encoders import as_encoder, index_encoder
+from remargin.retrieval.encoders import as_encoder
 from remargin.retrieval.hybrid import HybridSettings, chosen_hybrid, read_choice
-from remargin.retrieval.searching import load_index
+from remargin.retrieval.searching import index_encoder, load_index
 from remargin.retrieval.texts import collection_texts, counted_rejects
 from remargin.retrieval.vectors import Vectors
 from remargin.serving.engine import Engine
@@ -129,8 +129,7 @@ class ServedIndex:
             data, kept = self.data or bm25.data, bm25.texts if self.data is None else None
             return Engine(None, None, bm25, None, texts_of_index(kept, data), read_known(data))
         choice = read_choice(self.hybrid)
-        made = index_folder.IndexFolder.read(Path(self.index)).made
-        parts = index_folder.open_parts(self.index, in_memory(index_encoder(made, self.index, self.model)))
+        parts = index_folder.open_parts(self.index, in_memory(index_encoder(self.index, self.model)))
         fused = parts.hybrid
         if fused is not None:
             fused = None if choice == "off" else fused.weighing(choice)

@@ -151,6 +151,11 @@ VERBS = {
     "evaluate": Verb("evaluate --data data --run bm25.trec --per-query out/values.csv"),
     "compare": Verb("compare --data data --runs bm25.trec dense.trec --out out/table.md"),
     "report": Verb("report run --out out/page.html"),
+    "export": Verb("export --model model --out out/hub"),
+    "export --overwrite": Verb(
+        "export --model trained --out out/hub --overwrite", older="export --model start --out out/hub"
+    ),
+    "export --vectors": Verb("export --vectors vectors --data large --out out/large.parquet"),
     "sweep": Verb(SWEEP, grows=True, times=TABLES, kept=("sweep",), every=10),
     "curve": Verb(CURVE, grows=True, kept=("curve",), every=20),
     "reproduce loss-geometry": Verb("reproduce loss-geometry --out out/study", grows=True, kept=("study",), every=3),
