@@ -238,4 +238,4 @@ def test_the_command_trains_and_passes_on_the_options_of_fit(
     assert again.stdout == result.stdout
     refused = remargin("curve", *given, "--stepz", 2)
     assert refused.returncode == 2
-    assert "No such option: --stepz" in refused.stderr
+    assert "no option --stepz for curve; did you mean --steps?" in refused.stderr
