@@ -63,15 +63,19 @@ def named_paths(data: str | Path) -> list[Path]:
 
     >>> [str(path) for path in named_paths("pairs:faq.csv?id=nr&corpus=docs.jsonl")]
     ['faq.csv', 'docs.jsonl']
+    >>> named_paths("datasets:faq?split=train"), named_paths("irds:beir/scifact")
+    ([PosixPath('faq')], [])
     """
     kind, colon, rest = str(data).partition(":")
     if colon and kind == "pairs":
         name, _, options = rest.partition("?")
         corpus = parse_options(Path(name), options).get("corpus")
         return [Path(name), *([Path(corpus)] if corpus else [])]
-    if colon and kind in ("irds", "docstrings", "files"):
-        return [Path(part) for part in rest.split(",")] if kind == "docstrings" else [Path(rest)][kind == "irds" :]
-    return [Path(data)]
+    if colon and kind == "docstrings":
+        return [Path(part) for part in rest.split(",")]
+    if colon and kind == "irds":
+        return []
+    return [Path(rest.partition("?")[0] if colon and kind in ("files", "datasets") else data)]
 
 
 @dataclass

@@ -58,7 +58,7 @@ def open_dataset(spec: str, rejects: Rejects) -> Pairs:
 def _load(name: str, config: str | None) -> Any:
     """A `Dataset`, or a `DatasetDict` of splits."""
     try:
-        import datasets  # type: ignore[import-untyped]
+        import datasets
     except ImportError:
         raise InputError("datasets: needs datasets", do="pip install 'remargin[sentence-transformers]'") from None
     folder = Path(name)

@@ -45,7 +45,7 @@ def mteb_task(collection: Collection, name: str | None = None, language: str = "
         ('docstrings-json-test', 'ndcg_at_10')
     """
     try:
-        from datasets import Dataset  # type: ignore[import-untyped]
+        from datasets import Dataset
         from mteb.abstasks import AbsTaskRetrieval
         from mteb.abstasks.task_metadata import TaskMetadata
     except ImportError:
