@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -155,3 +156,7 @@ def test_a_damaged_file_is_one_line(written: Written, tmp_path: Path) -> None:
     (folder / "broken.onnx").write_bytes(b"not a model")
     with pytest.raises(InputError, match="ONNX Runtime does not take it"):
         OnnxEncoder(folder, "broken.onnx")
+    damaged = shutil.copytree(folder, tmp_path / "damaged")
+    (damaged / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match=r"tokenizer\.json: no tokenizer"):
+        OnnxEncoder(damaged)

@@ -69,6 +69,9 @@ def test_an_index_as_it_is_now(data: Path, tiny_model: Any, tmp_path: Path) -> N
     expected = dict(zip(fresh.ids, fresh.matrix, strict=True))
     for (id, _), row in found.items():
         assert np.allclose(row["vector"], expected[id], atol=1e-6)
+    package.export(tmp_path / "read.parquet", index=tmp_path / "index", data=data)  # not those that the index keeps
+    assert rows(tmp_path / "read.parquet") == found
+    assert list(rows(tmp_path / "read.parquet")) == [(id, 0) for id in reversed(texts)]
     package.export(tmp_path / "bare.parquet", index=tmp_path / "index", texts=False)
     bare = rows(tmp_path / "bare.parquet")
     assert bare.keys() == found.keys()
@@ -113,6 +116,12 @@ def test_texts_that_are_others_now_are_refused(data: Path, tiny_model: Any, tmp_
     with pytest.raises(InputError, match="--no-texts"):
         package.export(tmp_path / "other.parquet", vectors=tmp_path / "vectors")
     assert package.export(tmp_path / "other.parquet", vectors=tmp_path / "vectors", data=tmp_path / "moved").rows == 25
+
+
+def test_a_bm25_index_has_no_vectors(data: Path, tmp_path: Path) -> None:
+    package.index(tmp_path / "index", data=data, index="bm25")
+    with pytest.raises(InputError, match="a BM25 index, which has no vectors; export an index of a model"):
+        package.export(tmp_path / "out.parquet", index=tmp_path / "index")
 
 
 def test_queries_too(tiny_model: Any, tmp_path: Path) -> None:

@@ -120,6 +120,8 @@ def _export_model(
     say: Callable[[str], None],
 ) -> Exported:
     """Write the folder beside its place: whatever fails, nothing is left."""
+    import torch
+
     if push is not None:
         check_push(push)
     for package in ("onnx", "onnxscript", "onnxruntime") if onnx else ():
@@ -143,8 +145,9 @@ def _export_model(
             say(f"ONNX: vectors differ from the model's by {difference:.1g} at most")
         if int8:
             share = write_int8(folder)
-            coded = OnnxEncoder(folder, INT8_FILE)
-            timed = speeds(model, OnnxEncoder(folder), coded, list(collection.documents.values()) if collection else ())
+            threads = torch.get_num_threads()  # for all three
+            plain, coded = OnnxEncoder(folder, threads=threads), OnnxEncoder(folder, INT8_FILE, threads)
+            timed = speeds(model, plain, coded, list(collection.documents.values()) if collection else ())
             called = model_card.shareable(str(data))
             cost = None if collection is None else cost_of_int8(model, coded, collection, called)
             quantised = Int8(share, timed, cost)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -166,5 +165,4 @@ def speeds(model: BiEncoder, onnx: OnnxEncoder, int8: OnnxEncoder, texts: Sequen
             start = time.perf_counter()
             encoder.encode_tokens(tokens)
             best[name] = max(best[name], len(tokens.lengths) / (time.perf_counter() - start))
-    threads = min(torch.get_num_threads(), len(os.sched_getaffinity(0)))
-    return Speeds(**best, tokens=tokens.lengths.mean().item(), threads=threads)
+    return Speeds(**best, tokens=tokens.lengths.mean().item(), threads=torch.get_num_threads())

@@ -75,9 +75,10 @@ class OnnxEncoder:
         if not (folder / file).is_file():
             raise InputError("not found", file=folder / file, do="name a folder that `remargin export --onnx` wrote")
         self.similarity = read_settings(folder).similarity
-        self.tokenizer = Tokenizer(tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")))
         self.text_settings = TextSettings(*read_text_settings(folder))
-        self._padding = int(read_json(folder / "config.json", INTACT).get("pad_token_id") or 0)
+        self.tokenizer = _tokenizer(folder / "tokenizer.json")
+        padding = read_json(folder / "config.json", INTACT).get("pad_token_id")
+        self._padding = padding if isinstance(padding, int) else 0
         self._session = _session(folder / file, threads or int(os.environ.get("OMP_NUM_THREADS", "0")))
         self.dimension = int(self._session.get_outputs()[0].shape[1])
 
@@ -113,6 +114,14 @@ class OnnxEncoder:
         if truncated:
             log.warning("%d of %d %s were truncated to %d tokens", truncated, len(texts), kind, length)
         return self.encode_tokens(tokens, batch_size)
+
+
+def _tokenizer(file: Path) -> Tokenizer:
+    """A tokenizer without transformers, whose import takes longer than all else here."""
+    try:
+        return Tokenizer(tokenizers.Tokenizer.from_file(str(file)))
+    except Exception as error:  # of Rust: it has no other class
+        raise InputError(f"no tokenizer ({first_line(error)})", file=file, do=INTACT) from None
 
 
 def _session(file: Path, threads: int) -> Any:

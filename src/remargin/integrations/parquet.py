@@ -19,6 +19,7 @@ from remargin.integrations.model_card import shareable
 from remargin.integrations.onnx import needed
 from remargin.model.tokenizer import Tokenizer
 from remargin.progress import track
+from remargin.retrieval import bm25
 from remargin.retrieval.index_folder import IndexFolder
 from remargin.retrieval.kept_texts import KeptTexts
 from remargin.retrieval.texts import collection_texts
@@ -61,6 +62,8 @@ def open_vectors(vectors: str | Path | None, index: str | Path | None) -> Opened
         of_folder = Vectors.load(vectors)
         return Opened(of_folder, np.zeros(len(of_folder.ids), bool))
     assert index is not None
+    if (Path(index) / bm25.HEADER).is_file():
+        raise InputError("a BM25 index, which has no vectors", file=index, do="export an index of a model")
     folder = IndexFolder.read(Path(index))
     folder.verify()
     return Opened(folder.vectors(), folder.deleted, folder.texts())
