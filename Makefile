@@ -34,7 +34,7 @@ check: $(READY)  ## lint, format check and types
 	$(BIN)/mypy
 
 test: check  ## the suite that everyone runs
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 test-all: check  ## everything, the slow tests and those in a browser included
 	$(BIN)/pytest -q -m ""
