@@ -154,6 +154,17 @@ def test_the_figures_of_the_engine_stand_in_results() -> None:
         assert line.endswith(f"| {ratio} |")
 
 
+def test_the_ratios_of_the_readme_stand_elsewhere() -> None:
+    rows = re.findall(
+        r"^\| (?:sentence-transformers|the paper's released code)[^|]*\|.*\| ([^|]*) \|$", README, re.MULTILINE
+    )
+    assert len(rows) == 4
+    *speed, serving = rows
+    for ratio in " and ".join(speed).split(" and "):
+        assert ratio in PERFORMANCE
+    assert f"; {serving} of sentence-transformers" in (ROOT / "results" / "serve.md").read_text()
+
+
 def test_the_sentence_on_static_margins_is_the_studies() -> None:
     text = " ".join(PAPER.split())
     [gains] = re.findall(

@@ -242,8 +242,13 @@ def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool,
         fitted = measuring.keep(learner, trained)
         measuring.report(fitted, seen)
         page = write_page(asked.out / PAGE, [run_section(asked.out)], f"Training run {asked.out.name}", overwrite=True)
-        for line in [*measuring.advice(fitted, seen), *fitted.lines(), f"A page about this training run: {page}"]:
+        for line in [*measuring.advice(fitted, seen), *fitted.lines()]:
             say(line)
+        if measuring.truncates and seen.documents_truncated and fitted.outcome is not None:
+            say(
+                "these figures are of truncated documents, which is faster; `search` and `index` split them into passages"
+            )
+        say(f"A page about this training run: {page}")
     return fitted
 
 

@@ -33,7 +33,7 @@ from remargin.training.loop import Fitted
 from remargin.training.outcome import BM25, Outcome
 from remargin.training.request import Request
 from remargin.training.settings import FitSettings
-from remargin.training.validation import RANKED, Validator, affordable_documents
+from remargin.training.validation import RANKED, Validator, affordable_characters, affordable_documents
 
 FEWEST_QUERIES = 30  # of dev, to choose a weight by: with fewer, the best of several is noise
 HALF = 0.5  # the weight where dev has fewer
@@ -116,6 +116,7 @@ class Measuring:
         self._asked, self._data, self._settings, self._start, self._away = asked, data, settings, start, away
         self._texts, self._first_stage, self._dev_split = texts, first_stage, dev
         self._words: Any = {"language": asked.language}
+        self.truncates = False  # until a collection is too long to be split into passages
 
     @cached_property
     def dev(self) -> Validator | None:
@@ -123,7 +124,7 @@ class Measuring:
         if self._dev_split is None:
             return None
         collection = Collection.load(self._data, self._dev_split)
-        options: Any = {"passages": not self._asked.of_the_paper, **self._words}
+        options: Any = {"passages": self._splits(collection), **self._words}
         return Validator.of(collection, self._start, self._settings, self._first_stage, **options)
 
     @cached_property
@@ -138,7 +139,17 @@ class Measuring:
         collection = Collection.load(self._data, TEST)
         everything: Any = {"validation_depth": None, "validation_documents": TEST_SHARE * affordable_documents()}
         settings = replace(self._settings, validation_queries=len(collection.queries), **everything)
-        return Validator.of(collection, self._start, settings, also=["R@100", "RR"], passages=True, **self._words)
+        return Validator.of(
+            collection, self._start, settings, also=["R@100", "RR"], passages=self._splits(collection), **self._words
+        )
+
+    def _splits(self, collection: Collection) -> bool:
+        """Whether long documents are split into passages, as `search` does. Where there is much text, they are truncated:
+        dev is encoded at every point of the path, and passages may be several times as many tokens.
+        """
+        characters = sum(map(len, collection.documents.values()))
+        self.truncates = not self._asked.of_the_paper and characters > affordable_characters()
+        return not self._asked.of_the_paper and not self.truncates
 
     def while_training(self) -> Validator | None:
         """What validates while training. With blending, dev is measured afterwards, unless it is asked for."""

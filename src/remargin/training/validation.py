@@ -32,6 +32,8 @@ from remargin.training.settings import FitSettings
 # How many documents are ranked in full, by device. A small encoder on two CPU cores takes about half a minute for the
 # first number, a large GPU some seconds for the second: no longer than a few hundred training steps take there.
 CPU_DOCUMENTS, GPU_DOCUMENTS = 3_000, 300_000
+# How many characters are ranked as passages: about 250,000 tokens on a CPU, which take as long.
+CPU_CHARACTERS, GPU_CHARACTERS = 1_000_000, 100_000_000
 POOL_DEPTH = 100  # BM25's documents of a query that may come into a pool
 RERANKED = 100  # documents of each query of a run that is given without a depth
 RANKED = 1000  # documents of a query that measures without a cutoff see, as many as `search` ranks
@@ -340,6 +342,11 @@ def _best_passages(
         best.append(scores.scatter_reduce_(1, of_document, some @ passages.T, "amax").topk(min(k, count)))
     values, places = (torch.cat([getattr(top, name) for top in best]) for name in ("values", "indices"))
     return values.float().cpu().numpy(), places.cpu().numpy()
+
+
+def affordable_characters() -> int:
+    """How long all documents together may be to be split into passages on this machine."""
+    return GPU_CHARACTERS if torch.cuda.is_available() else CPU_CHARACTERS
 
 
 def affordable_documents() -> int:
