@@ -10,7 +10,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench-losses lock clean
+.PHONY: help setup demo test test-all test-ecosystem check format bench-losses lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -34,14 +34,34 @@ check: $(READY)  ## lint, format check and types
 	$(BIN)/mypy
 
 test: check  ## the suite that everyone runs
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 test-all: check  ## everything, the slow tests and those in a browser included
 	$(BIN)/pytest -q -m ""
 
+test-ecosystem: .venv-ecosystem/.ready  ## the snippets for LangChain, LlamaIndex, Haystack and PyLate, in .venv-ecosystem
+	.venv-ecosystem/bin/pytest -q -W default tests/ecosystem
+
+# PyLate needs other versions than requirements.lock has.
+.venv-ecosystem/.ready: tests/ecosystem/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-ecosystem
+	.venv-ecosystem/bin/python -m pip install --quiet --requirement tests/ecosystem/requirements.txt
+	.venv-ecosystem/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
 format: $(READY)  ## reformat the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Material for MkDocs prints an advertisement for its successor otherwise.
+docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+.PHONY: docs docs-serve
+
+docs: $(READY)  ## build the documentation into site/; a warning is an error
+	$(BIN)/mkdocs build --strict
+
+docs-serve: $(READY)  ## show the documentation at localhost:8000 while you write it
+	$(BIN)/mkdocs serve
 
 bench-losses: $(READY)  ## time and memory of the losses
 	$(BIN)/python benchmarks/losses.py
@@ -53,4 +73,4 @@ lock:  ## choose new versions for requirements.lock
 	rm -rf .venv-lock
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-ecosystem .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -130,7 +130,7 @@ RANKS = (
     ("training",),
     ("study",),
     ("paper",),
-    ("integrations",),
+    ("integrations", "serving"),
     ("demos",),
     ("cli",),
     ("__main__",),

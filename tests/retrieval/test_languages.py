@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from remargin import Collection, InputError, search
+import remargin
+from remargin import BiEncoder, Collection, InputError, search
 from remargin.files.headers import write_header
 from remargin.retrieval.bm25 import BM25, terms_of
 from remargin.retrieval.hybrid import BEFORE, FILE, Fusion, chosen_hybrid, read_fusion, save_fusion
+from remargin.retrieval.index_folder import IndexFolder
 from remargin.retrieval.languages import LANGUAGES, STEMMED, STOP_WORDS, choose_language, words_and_ngrams
 
 # By the names that Unicode gives characters; `languages.py` has ranges of code points.
@@ -148,3 +151,32 @@ def test_search_refuses_a_language_without_effect(tmp_path: Path) -> None:
     for index in (tmp_path / "saved", BM25(documents)):
         with pytest.raises(InputError, match="--language does nothing for an index"):
             search(collection, index, language="german")
+
+
+def test_an_index_takes_the_language_of_the_fusion_and_keeps_it(tiny_model: Any, tmp_path: Path) -> None:
+    model, data = tmp_path / "model", tmp_path / "data"
+    BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean").save(model)
+    data.mkdir()
+    (data / "queries.jsonl").touch()
+    (data / "corpus.jsonl").write_text('{"_id": "a", "text": "Häuser brennen"}\n{"_id": "b", "text": "Katzen"}\n')
+    for language, asked in (("german", None), ("english", None), ("words", "words")):
+        save_fusion(model, Fusion(0.4, "nDCG@10", 0.6, 0.5, 0.7, language=language))
+        for hybrid in ("auto", 0.0):
+            built = remargin.index(
+                tmp_path / "index", data=data, model=model, hybrid=hybrid, language=asked, overwrite=True
+            )
+            assert built.language == language
+    (model / FILE).unlink()
+    (data / "corpus.jsonl").write_text('{"_id": "a", "text": "图书馆开门"}\n{"_id": "b", "text": "火车站"}\n')
+    built = remargin.index(tmp_path / "index", data=data, model=model, hybrid=0.0, overwrite=True)
+    assert built.language == "ngrams"
+    with (data / "corpus.jsonl").open("a") as corpus:
+        corpus.write(
+            '{"_id": "c", "text": "an English text on libraries, so long that its characters are most of all"}\n'
+        )
+    remargin.update(tmp_path / "index", data=data)
+    hybrid = IndexFolder.read(tmp_path / "index").hybrid
+    assert hybrid is not None
+    assert hybrid.language == "ngrams"
+    for question, best in (("图书馆", "a"), ("library", "c")):
+        assert remargin.ask(question, tmp_path / "index", k=1)[0].id == best

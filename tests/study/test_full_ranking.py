@@ -17,7 +17,9 @@ from remargin.study.results import MEASURE, RECALL
 def test_a_full_ranking_is_search_and_evaluate(tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     collection = Collection.load("docstrings:email,logging,json,csv", "test")
     model = BiEncoder.from_pretrained(tiny_model())
-    wanted = evaluate(search(collection, "exact", model), collection.qrels, [MEASURE, "R@100", RECALL])
+    wanted = evaluate(
+        search(collection, "exact", model, passage_length="off"), collection.qrels, [MEASURE, "R@100", RECALL]
+    )
     at_once, encode = [], BiEncoder.encode_tokens
     monkeypatch.setattr(exact, "CPU_BLOCK", (16, 32))
     monkeypatch.setattr(

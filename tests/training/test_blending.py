@@ -157,7 +157,7 @@ def test_blending_models_in_folders(model: BiEncoder, trained: BiEncoder, tmp_pa
 def test_the_weight_is_chosen_on_dev(model: BiEncoder, trained: BiEncoder, tmp_path: Path) -> None:
     chosen = blend(model, trained, data=DATA, out=tmp_path / "out", measure="RR")
     dev = Collection.load(DATA, "dev")
-    validator = Validator.of(dev, trained, settings(validation_depth=None, validation_measure="RR"))
+    validator = Validator.of(dev, trained, settings(validation_depth=None, validation_measure="RR"), passages=True)
     assert chosen.path == blend_path(model, trained, validator)
     assert chosen.path.weight == chosen.weight
     assert chosen.path.split == "dev"

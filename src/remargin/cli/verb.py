@@ -8,6 +8,7 @@ import re
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import fields, is_dataclass
+from functools import cache
 from json import dumps
 from typing import Annotated, Any
 
@@ -38,6 +39,13 @@ def _shared(
     """Options that every verb has."""
 
 
+@cache
+def _shared_params() -> list[Any]:
+    app = typer.Typer(add_completion=False)
+    app.command()(_shared)
+    return [param for param in typer.main.get_command(app).params if param.name in ("quiet", "json")]
+
+
 class Verb(TyperCommand):
     """A verb. Its function returns what it did, which `--json` prints.
 
@@ -46,9 +54,7 @@ class Verb(TyperCommand):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        app = typer.Typer(add_completion=False)
-        app.command()(_shared)
-        self.params += [param for param in typer.main.get_command(app).params if param.name in ("quiet", "json")]
+        self.params += _shared_params()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the flag before each further value, give a value to options that may lack one, and parse that."""

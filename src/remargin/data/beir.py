@@ -25,7 +25,7 @@ class BeirFolder:
             do = f"a folder is expected; for a table of pairs write pairs:{folder}"
             raise InputError("is a file", file=folder, do=do)
         if not folder.is_dir():
-            do = "check the path; or did you mean pairs:FILE, files:FOLDER, docstrings:PACKAGE or irds:NAME?"
+            do = "check the path; or did you mean irds:NAME, docstrings:PACKAGE, pairs:FILE or files:FOLDER?"
             raise InputError("no such folder", file=folder, do=do)
         self._corpus = self._file("corpus.jsonl")
         self._queries = self._file("queries.jsonl")

@@ -10,6 +10,7 @@ import numpy as np
 
 from remargin.data.beir import BeirFolder
 from remargin.data.docstrings import Docstrings
+from remargin.data.hf_datasets import open_dataset
 from remargin.data.irds import IrDataset
 from remargin.data.pair_columns import parse_options
 from remargin.data.pairs import Pairs
@@ -18,7 +19,7 @@ from remargin.data.tables import Rejects
 from remargin.data.text_files import TextFiles
 from remargin.errors import InputError
 
-KINDS = "pairs:FILE, files:FOLDER, docstrings:PACKAGE or irds:NAME"
+KINDS = "pairs:FILE, files:FOLDER, datasets:FOLDER, docstrings:PACKAGE or irds:NAME"
 
 
 def has_queries(source: Source, split: str) -> bool:
@@ -36,12 +37,13 @@ def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:
     | `docstrings:A,B`          | docstrings of `stdlib`, of installed packages, or of a folder of code   |
     | `pairs:FILE`              | a table with a query column and a document column; see `Pairs`          |
     | `files:FOLDER`            | a folder of Markdown, reStructuredText, HTML and plain text files       |
+    | `datasets:FOLDER_OR_NAME` | a table of pairs of the `datasets` package; see `open_dataset`          |
     """
     rejects = rejects or Rejects()
     kind, colon, rest = str(data).partition(":")
     if not str(data).strip():
         raise InputError("no collection is named", do=f"give a BEIR folder, {KINDS}")
-    if colon and kind in ("irds", "docstrings", "pairs", "files") and not rest:
+    if colon and kind in ("irds", "docstrings", "pairs", "files", "datasets") and not rest:
         raise InputError(f"nothing after {kind}:", do="see `remargin prepare --help` for what --data takes")
     if colon and kind == "irds":
         return IrDataset(rest)
@@ -51,6 +53,8 @@ def open_source(data: str | Path, rejects: Rejects | None = None) -> Source:
         return Pairs(rest, rejects)
     if colon and kind == "files":
         return TextFiles(rest)
+    if colon and kind == "datasets":
+        return open_dataset(rest, rejects)
     return BeirFolder(Path(data), rejects)
 
 
@@ -59,15 +63,19 @@ def named_paths(data: str | Path) -> list[Path]:
 
     >>> [str(path) for path in named_paths("pairs:faq.csv?id=nr&corpus=docs.jsonl")]
     ['faq.csv', 'docs.jsonl']
+    >>> named_paths("datasets:faq?split=train"), named_paths("irds:beir/scifact")
+    ([PosixPath('faq')], [])
     """
     kind, colon, rest = str(data).partition(":")
     if colon and kind == "pairs":
         name, _, options = rest.partition("?")
         corpus = parse_options(Path(name), options).get("corpus")
         return [Path(name), *([Path(corpus)] if corpus else [])]
-    if colon and kind in ("irds", "docstrings", "files"):
-        return [Path(part) for part in rest.split(",")] if kind == "docstrings" else [Path(rest)][kind == "irds" :]
-    return [Path(data)]
+    if colon and kind == "docstrings":
+        return [Path(part) for part in rest.split(",")]
+    if colon and kind == "irds":
+        return []
+    return [Path(rest.partition("?")[0] if colon and kind in ("files", "datasets") else data)]
 
 
 @dataclass
@@ -94,7 +102,8 @@ class Collection:
         """Read a collection into memory.
 
         Args:
-            data: a BEIR folder, "pairs:FILE", "files:FOLDER", "docstrings:PACKAGES" or "irds:NAME"; see `open_source`.
+            data: a BEIR folder, "pairs:FILE", "files:FOLDER", "datasets:FOLDER", "docstrings:PACKAGES" or "irds:NAME";
+                see `open_source`.
             split: "train", "dev" or "test", or whatever other split the collection has.
             skip_bad: set bad input aside in `rejects` instead of raising an InputError.
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from typing import NamedTuple
+
+from remargin.data.html_page import read_page
 
 WORDS_OF_A_PART = 200  # of plain text without headings
 LONGEST_TITLE = 100  # characters of a first line that may be a title
@@ -244,116 +245,19 @@ def _clean_restructured(lines: list[str]) -> str:
 
 # HTML
 
-_BLOCKS = frozenset(
-    (
-        *(
-            "p",
-            "div",
-            "section",
-            "article",
-            "main",
-            "ul",
-            "ol",
-            "li",
-            "dl",
-            "dt",
-            "dd",
-            "table",
-            "tr",
-            "pre",
-            "blockquote",
-        ),
-        *("br", "hr", "body", "header", "figure", "figcaption", "details", "summary", "fieldset", "form"),
-        *("h1", "h2", "h3", "h4", "h5", "h6"),
-    )
-)
-_UNSEEN = frozenset(
-    ("script", "style", "nav", "aside", "footer", "template", "noscript", "svg", "button", "head", "select")
-)
-_VOID = frozenset(
-    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
-)
-
-
-class _Page(HTMLParser):
-    """Collects the blocks of a page: (level, text, line), with level 0 for text that is no heading."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.blocks: list[tuple[int, str, int]] = []
-        self.title = ""
-        self._parts: list[str] = []
-        self._level = self._preformatted = 0
-        self._unseen: list[str] = []
-        self._in_title = False
-        self._line = 1
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._in_title = self._in_title or (tag == "title" and self._unseen in ([], ["head"]))
-        if self._unseen:
-            if tag == "body":  # a head that was not closed
-                self._unseen = []
-            elif tag == self._unseen[-1]:
-                self._unseen.append(tag)
-        elif tag in _UNSEEN or (("role", "navigation") in attrs and tag not in _VOID):
-            self.flush()
-            self._unseen = [tag]
-        elif tag in _BLOCKS:
-            self.flush()
-            self._preformatted += tag == "pre"
-            if re.fullmatch("h[1-6]", tag):
-                self._level = int(tag[1])
-        elif tag in ("td", "th"):
-            self._parts.append(" ")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "title":
-            self._in_title = False
-        if self._unseen:
-            if tag == self._unseen[-1]:
-                self._unseen.pop()
-        elif tag in _BLOCKS:
-            self.flush()
-            self._preformatted = max(0, self._preformatted - (tag == "pre"))
-
-    def handle_data(self, data: str) -> None:
-        if self._in_title:
-            self.title += data
-        elif not self._unseen:
-            if not self._parts:
-                self._line = self.getpos()[0]
-            self._parts.append(data)
-
-    def flush(self) -> None:
-        """End a block."""
-        text = "".join(self._parts)
-        text = text.strip("\n").rstrip() if self._preformatted else " ".join(text.split())
-        if text.strip():
-            self.blocks.append((self._level, text, self._line))
-        self._parts, self._level = [], 0
-
 
 def page(text: str) -> list[Section]:
-    """Sections of HTML, without what surrounds its text: navigation, scripts, forms. Without h1, the title is one."""
-    parser = _Page()
-    try:
-        parser.feed(f"{text}<!---->")  # ends what is not ended, for which it would look again and again
-        parser.close()
-    except (AssertionError, ValueError, RecursionError):  # the rest is not HTML; what came before it is kept
-        pass
-    parser.flush()
+    """Sections of HTML, without what surrounds its text: navigation, scripts, buttons. Without h1, the title is one."""
+    title, blocks = read_page(text)
     headings: list[_Heading] = []
     lines: list[str] = []
-    title = " ".join(parser.title.split())
-    if title and not any(level == 1 for level, _, _ in parser.blocks):
+    if title and not any(block.level == 1 for block in blocks):
         headings.append(_Heading(0, title, 1, 0, 0))
-    for level, block, line in parser.blocks:
-        if level:
-            heading = " ".join(block.rstrip("¶#🔗\uf0c1 \t").split())
-            if heading:
-                headings.append(_Heading(level, heading, line, len(lines), len(lines)))
-        else:
-            lines.append(block)
+    for block in blocks:
+        if not block.level:
+            lines.append(block.text)
+        elif heading := " ".join(block.text.rstrip("¶#🔗\uf0c1 \t").split()):
+            headings.append(_Heading(block.level, heading, block.line, len(lines), len(lines)))
     return _nested(headings, lines, lambda body: "\n".join(body).strip())
 
 

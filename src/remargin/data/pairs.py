@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -36,15 +36,21 @@ class Pairs:
 
     `pairs:faq.csv?corpus=docs.jsonl` adds the documents of a corpus. Documents of the table are found in it by their id
     or their text, or else added to it.
+
+    Args:
+        spec: what comes after `pairs:`.
+        rejects: takes bad rows.
+        rows: reads the rows, if they are not in a file.
     """
 
-    def __init__(self, spec: str, rejects: Rejects) -> None:
+    def __init__(self, spec: str, rejects: Rejects, rows: Callable[[], Iterator[Row]] | None = None) -> None:
         name, _, options = spec.partition("?")
         self.notes: dict[str, int] = {}
         self._path = Path(name)
         self._rejects = rejects
         self._options = parse_options(self._path, options)
-        if not self._path.is_file():
+        self._rows = rows or (lambda: read_rows(self._path, rejects))
+        if rows is None and not self._path.is_file():
             raise InputError("no such file", file=self._path, do="check the path")
         corpus = self._options.get("corpus")
         self._corpus = None if corpus is None else CorpusTable(Path(corpus))
@@ -109,7 +115,7 @@ class Pairs:
         rows: list[_Row] = []
         empty = titled = 0
         spaced: set[str] = set()
-        for row in read_rows(self._path, self._rejects):
+        for row in self._rows():
             columns = columns or choose_columns(self._path, row, self._options, self._corpus is not None)
             if all(value is None or not str(value).strip() for value in row.values.values()):
                 empty += 1  # spreadsheets write such rows

@@ -14,7 +14,10 @@ from remargin.errors import InputError
 from remargin.files.atomic import new_file
 from remargin.model.names import MINILM, bundled_minilm
 from remargin.progress import tell
+from remargin.retrieval.hybrid import read_fusion
 from remargin.retrieval.languages import AUTO
+from remargin.serving.server import require_packages
+from remargin.serving.server import serve as serve_model
 from remargin.training.fitting import fit
 
 
@@ -29,6 +32,8 @@ def demo(
     seed: int = 0,
     language: str = AUTO,
     say: Callable[[str], None] = tell,
+    serve: bool = False,
+    port: int = 8000,
 ) -> dict[str, Any]:
     """Fine-tune, then compare BM25, the encoder before and the encoder after, on queries that none of them has seen.
 
@@ -46,6 +51,8 @@ def demo(
         seed: the random seed.
         language: of the texts, for BM25.
         say: called with progress messages and the results.
+        serve: end in a search page that compares BM25, the encoder before and after, and the hybrid, until stopped.
+        port: of that page.
 
     Returns:
         What metrics.json holds: means and confidence intervals of bm25, before, after, hybrid, and the gain; and what
@@ -62,6 +69,8 @@ def demo(
         ['R@100', 'RR', 'nDCG@10']
     """
     started = time.perf_counter()
+    if serve:
+        require_packages()  # before minutes of training
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("already exists", file=out, do="choose another place (--out), or delete it")
@@ -96,4 +105,11 @@ def demo(
     with new_file(out / "metrics.json", overwrite=True) as file:
         file.write(json.dumps(metrics, indent=1).encode())
     say(f"It took {metrics['seconds']:.0f} s. The model is in {fitted.model}/.")
+    if serve:
+        serve_model(fitted.model, data, hybrid=_fusion(Path(fitted.model)), port=port, say=say)
     return metrics
+
+
+def _fusion(model: Path) -> str:
+    """The fusion with BM25 if dev has chosen a weight, whether it pays or not: the page is there to compare."""
+    return "off" if read_fusion(model) is None else "on"

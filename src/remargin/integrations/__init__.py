@@ -1,1 +1,1 @@
-"""What connects remargin with other tools: the Hugging Face hub, ONNX Runtime, and databases that load Parquet."""
+"""What connects remargin with other tools: their trainers and evaluations, the hub, ONNX Runtime, databases."""

@@ -115,9 +115,7 @@ def write_int8(folder: Path) -> float:
     return size / before
 
 
-def cost_of_int8(
-    model: BiEncoder, encoder: OnnxEncoder, collection: Collection, name: str, most_documents: int = DOCUMENTS
-) -> Cost:
+def cost_of_int8(model: BiEncoder, encoder: OnnxEncoder, collection: Collection, name: str) -> Cost:
     """Rank a split's queries with both encoders, and compare them query by query.
 
     Args:
@@ -125,11 +123,10 @@ def cost_of_int8(
         encoder: its int8 file.
         collection: with judgments; of a large one, a pool of documents is ranked, the same for both.
         name: what to call it.
-        most_documents: how many documents are ranked in full, and how many a pool has.
     """
     from remargin.training.validation import pool
 
-    documents = pool(collection, most_documents, seed=0)
+    documents = pool(collection, DOCUMENTS, seed=0)
     before, after = (
         evaluate(_ranked(each, collection, documents), collection.qrels, [MEASURE]) for each in (model, encoder)
     )

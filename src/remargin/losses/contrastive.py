@@ -72,7 +72,7 @@ class ContrastiveLoss(nn.Module):
 
         Args:
             queries, positives, negatives: (B, d) each, as for `MarginLoss`. Negatives may be (B, k, d): all B * k of
-                them are candidates for every query.
+                them are candidates for every query; with k = 0, the candidates are the batch's positives.
             mask: (M, 2) integers, the pairs (i, j) to leave out. Candidate j is positive j, or negative j - B, where
                 k negatives are counted query by query; a query's own positive always stays.
             ids: the integer ids of queries and positives, (B,) each, and of negatives, (B,) or (B, k). Candidates that

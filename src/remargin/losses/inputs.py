@@ -15,15 +15,15 @@ Similarity = Literal["cosine", "dot"]
 def prepare(similarity: Similarity, queries: Tensor, positives: Tensor, negatives: Tensor) -> tuple[Tensor, ...]:
     """The three inputs checked, in one dtype of at least float32, of unit length if the similarity is cosine.
 
-    Of k negatives for each query, (B, k, d), it makes (B * k, d): those of the first query come first.
+    Of k negatives for each query, (B, k, d), it makes (B * k, d): those of the first query come first. k may be 0.
     """
     inputs = {"queries": queries, "positives": positives, "negatives": negatives}
     for name, t in inputs.items():
         check_tensor(name, t)
     shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in inputs.items())
     devices = ", ".join(f"{name} on {t.device}" for name, t in inputs.items())
-    one_of_each = negatives[:, 0] if negatives.ndim == 3 and negatives.shape[1] else negatives
-    alike = queries.shape == positives.shape == one_of_each.shape
+    of_one_negative = negatives.shape[::2] if negatives.ndim == 3 else negatives.shape
+    alike = queries.shape == positives.shape == of_one_negative
     if not alike or queries.ndim != 2 or not queries.numel():
         problem = "all three must be (B, d) alike, with B and d at least 1; negatives may be (B, k, d)"
         raise ValueError(f"{shapes}: {problem}")
@@ -41,8 +41,10 @@ def prepare(similarity: Similarity, queries: Tensor, positives: Tensor, negative
 def prepare_triplets(
     similarity: Similarity, queries: Tensor, positives: Tensor, negatives: Tensor
 ) -> tuple[Tensor, ...]:
-    """As `prepare`; k negatives make k triplets, which share query and positive."""
+    """As `prepare`; k negatives make k triplets, which share query and positive, so k is at least 1."""
     q, p, n = prepare(similarity, queries, positives, negatives)
+    if not len(n):
+        raise ValueError(f"negatives {tuple(negatives.shape)}: a margin needs a negative for each query")
     if negatives.ndim == 3:
         q, p = (t.repeat_interleave(negatives.shape[1], 0) for t in (q, p))
     return q, p, n

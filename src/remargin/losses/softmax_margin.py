@@ -112,7 +112,7 @@ class SoftmaxMarginLoss(nn.Module):
 
         Args:
             queries, positives, negatives: (B, d) each, of any scale and float dtype. Negatives may be (B, k, d): all
-                B * k of them are candidates for every query.
+                B * k of them are candidates for every query; with k = 0, the candidates are the batch's positives.
             mask: pairs (i, j) to leave out, as for `ContrastiveLoss`.
             ids: the ids of queries, positives and negatives, as for `ContrastiveLoss`.
         """

@@ -254,7 +254,8 @@ def _saved(work: _Work, skip_bad: bool) -> Measured | None:
 def _measure(work: _Work, collection: Collection, measures: list[str], say: Callable[[str], None]) -> Measured:
     """Rank, evaluate, and write the scores of every query. The header comes last: with it, all is there."""
     started = time.perf_counter()
-    run = search(collection, work.system.settings["index"], work.system.model, DEPTH, passage_length="off")
+    truncating: Any = {} if work.system.model is None else {"passage_length": "off"}  # as the paper does
+    run = search(collection, work.system.settings["index"], work.system.model, DEPTH, **truncating)
     evaluation = evaluate(run, collection.qrels, measures)
     scores, about = _beside(work.path, ".csv"), _beside(work.path, ".json")
     about.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ from remargin.errors import InputError, refuse_idle
 if TYPE_CHECKING:
     from remargin.model.cross_encoder import CrossEncoder
     from remargin.model.encoder import BiEncoder, EncodingPrecision
-    from remargin.retrieval.vectors import Made
 
 OF_QUERIES = ("query_length", "query_prefix")  # no matter to the vectors of documents
 
@@ -64,30 +62,3 @@ def as_reranker(
         refuse_idle("a cross-encoder", texts)
         return model if isinstance(model, CrossEncoder) else CrossEncoder.from_pretrained(model, precision=precision)
     return as_encoder(model, precision, **texts)
-
-
-def index_encoder(
-    made: Made, folder: str | Path, model: str | Path | BiEncoder | None = None, **texts: Any
-) -> BiEncoder:
-    """The encoder to search an index with: its own, or the one that is given, with the index's lengths and prefixes.
-
-    Args:
-        made: how the index's vectors were made.
-        folder: the index, for messages.
-        model: the encoder, its folder, or its name, if it is no longer where it was.
-        texts: as for `as_encoder`; those that the index keeps must be the same.
-
-    Raises:
-        InputError: for lengths or prefixes that are not the index's.
-    """
-    from remargin.retrieval.index_folder import load_model
-
-    kept = {"document_length": made.length, "document_prefix": made.prefix}
-    kept |= {name: getattr(made, name) for name in OF_QUERIES if getattr(made, name) is not None}
-    for name, value in texts.items():
-        if kept.get(name, value) != value:
-            problem = f"the index was made with a {name.replace('_', ' ')} of {kept[name]!r}, not {value!r}"
-            raise InputError(problem, file=folder, do=f"leave out --{name.replace('_', '-')}, or make the index again")
-    if model is None:
-        return load_model(replace(made, **{name: value for name, value in texts.items() if name in OF_QUERIES}))
-    return as_encoder(model, **(texts | kept if isinstance(model, str | Path) else texts))

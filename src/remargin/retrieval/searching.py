@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Set
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,7 @@ from remargin.files.shapes import encodable
 from remargin.retrieval.base import BACKENDS, Index
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.bm25 import HEADER as BM25_HEADER
-from remargin.retrieval.encoders import as_encoder, given_texts, index_encoder
+from remargin.retrieval.encoders import OF_QUERIES, as_encoder, given_texts
 from remargin.retrieval.hybrid import Choice, HybridIndex, HybridSettings, chosen_hybrid, read_choice
 from remargin.retrieval.kept_texts import KeptTexts
 from remargin.retrieval.languages import AUTO, OTHER_TERMS, describe_choice
@@ -125,11 +126,37 @@ def _encoder(
     elif index == "bm25" or (Path(index) / BM25_HEADER).is_file():
         refuse_idle("BM25", [*texts, *split])
     elif index not in KINDS and Path(index).is_dir():
-        from remargin.retrieval.index_folder import IndexFolder
-
         refuse_idle("an index that is made already", split)
-        return index_encoder(IndexFolder.read(Path(index)).made, index, model, **texts)
+        return index_encoder(index, model, texts)
     return None if model is None else as_encoder(model, **texts)
+
+
+def index_encoder(
+    folder: str | Path, model: str | Path | BiEncoder | None, texts: Mapping[str, Any] = MappingProxyType({})
+) -> BiEncoder:
+    """The encoder to search an index with: its own, or the one that is given, with the index's lengths and prefixes.
+
+    Args:
+        folder: the index.
+        model: the encoder, its folder, or its name, if it is no longer where it was.
+        texts: as for `as_encoder`; those that the index keeps must be the same.
+
+    Raises:
+        InputError: for lengths or prefixes that are not the index's.
+    """
+    from remargin.retrieval.index_folder import load_model, read_index_header
+    from remargin.retrieval.vectors import Made
+
+    made = Made.from_disk(read_index_header(Path(folder))["made"])  # which no update changes
+    kept = {"document_length": made.length, "document_prefix": made.prefix}
+    kept |= {name: getattr(made, name) for name in OF_QUERIES if getattr(made, name) is not None}
+    for name, value in texts.items():
+        if kept.get(name, value) != value:
+            problem = f"the index was made with a {name.replace('_', ' ')} of {kept[name]!r}, not {value!r}"
+            raise InputError(problem, file=folder, do=f"leave out --{name.replace('_', '-')}, or make the index again")
+    if model is None:
+        return load_model(replace(made, **{name: value for name, value in texts.items() if name in OF_QUERIES}))
+    return as_encoder(model, **({**texts, **kept} if isinstance(model, str | Path) else texts))
 
 
 def _ranked(index: Index, collection: Collection, k: int) -> Run:

@@ -60,8 +60,7 @@ def pairs_and_corpus(world: World) -> Case:
 def text_files(world: World) -> Case:
     folder, body = world.folder("text-files"), "some words that are under this heading"
     texts = {
-        "a.md": f"---\ntitle: A\n---\n# One\n{body}\n## Two `x`\n```\n# no\n```\n[a](b) {body} 2\n\nThree\n---\n"
-        f"{body}\n",
+        "a.md": f"---\ntitle: A\n---\n# One\n{body}\n## Two `x`\n```\n# no\n```\n[a](b) {body} 2\n\nC\n---\n{body}\n",
         "b.rst": f"=====\nFirst\n=====\n{body} 4\n\nSecond\n------\n.. note:: :ref:`x <y>`\n\n   {body} 5\n",
         "c.html": f"<html><head><title>T</title></head><body><h1 id='a'>Page</h1><p>{body} 6</p><h2>B&amp;C</h2>{body}",
         "d.txt": f"A title\n\n{body} 8\n",

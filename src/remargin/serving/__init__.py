@@ -1,0 +1,1 @@
+"""Serving: search and embeddings over HTTP, and a page to try them."""
