@@ -245,9 +245,7 @@ def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool,
         for line in [*measuring.advice(fitted, seen), *fitted.lines()]:
             say(line)
         if measuring.truncates and seen.documents_truncated and fitted.outcome is not None:
-            say(
-                "these figures are of truncated documents, which is faster; `search` and `index` split them into passages"
-            )
+            say("long documents are truncated in these figures, to save time; `search` splits them into passages")
         say(f"A page about this training run: {page}")
     return fitted
 
