@@ -144,7 +144,7 @@ class Measuring:
         )
 
     def _splits(self, collection: Collection) -> bool:
-        """Whether long documents are split into passages, as `search` does. They are truncated where there is much text:
+        """Whether long documents are split into passages, as `search` does. Where there is much text, they are cut:
         dev is encoded at every point of the path, and passages may be several times as many tokens.
         """
         characters = sum(map(len, collection.documents.values()))
