@@ -42,6 +42,26 @@ def test_the_folders_maximum_is_both_lengths(
     assert BiEncoder.from_pretrained(folder, document_length=9).text_settings.document_length == 9
 
 
+def test_the_length_of_a_folder_that_sentence_transformers_saved(tiny_model: Any, tmp_path: Path) -> None:
+    theirs(tiny_model, tmp_path / "theirs", max_seq_length=40)
+    rival = SentenceTransformer(str(tmp_path / "theirs"), device="cpu")
+    rival.save_pretrained(str(tmp_path / "saved"))
+    assert "max_seq_length" not in (tmp_path / "saved/sentence_bert_config.json").read_text()
+    model = BiEncoder.from_pretrained(tmp_path / "saved")
+    assert model.query_length == model.document_length == 40
+    assert read_text_settings(tmp_path / "saved")[:2] == (40, 40)
+    long = ["margins adapt to values " * 30]
+    np.testing.assert_allclose(rival.encode(long), model.encode_documents(long), atol=1e-5)
+
+
+@pytest.mark.parametrize("says", [10**30, 1e30, None])
+def test_a_tokenizer_without_a_maximum_says_nothing(says: Any, tiny_model: Any, tmp_path: Path) -> None:
+    folder = theirs(tiny_model, tmp_path / "theirs", positions=1024)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "model_max_length": says}))
+    assert BiEncoder.from_pretrained(folder).document_length == 512
+
+
 @pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "mpnet"])
 def test_without_weights_the_lengths_are_the_same(family: str, tiny_model: Any) -> None:
     model = BiEncoder.from_pretrained(tiny_model(family))

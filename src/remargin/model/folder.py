@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from remargin.errors import InputError, first_line
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import read_header, read_json, write_header
-from remargin.files.shapes import Checksums, Size, mismatch, stays_inside
+from remargin.files.shapes import Checksums, Finite, Size, mismatch, stays_inside
 from remargin.model.names import bundled_minilm, named_minilm, what_works
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ MODULES_FILE = "modules.json"
 BIDIRECTIONAL = ("bert-generation", "xlnet")  # generate text, too, but their tokens see the whole text
 ORDER = ["Transformer", "Pooling", "Dense", "Normalize"]
 LONGEST_DEFAULT = 512  # tokens of a text, if the folder does not say; few encoders were trained on longer ones
+UNLIMITED = 1e9  # tokens: transformers writes 1e30 for a tokenizer without a maximum
 # Families that count positions from behind the padding token, and so have fewer than their config says.
 COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "mpnet")
 
@@ -197,7 +198,7 @@ def read_settings(folder: Path) -> Settings:
         similarity=similarity,
         query_length=_field(ours, "query_length", Size, ours_file),
         document_length=_field(ours, "document_length", Size, ours_file),
-        max_length=_field(bert, "max_seq_length", Size, bert_file),
+        max_length=_field(bert, "max_seq_length", Size, bert_file) or _tokenizer_length(modules["Transformer"]),
         query_prefix=_prompt(prompts, "query", default_prompt),
         document_prefix=_prompt(prompts, "document", "passage", "corpus", default_prompt),
         dense=modules.get("Dense"),
@@ -222,6 +223,13 @@ def read_text_settings(folder: Path) -> tuple[int, int, str, str]:
         longest = min(longest, positions - padding - 1 if from_padding else positions)
     lengths = saved.query_length or longest, saved.document_length or longest
     return *lengths, saved.query_prefix, saved.document_prefix
+
+
+def _tokenizer_length(transformer: Path) -> int | None:
+    """Where sentence-transformers 6 keeps the maximum length of a model that it saves; None if that is no limit."""
+    file = transformer / "tokenizer_config.json"
+    length = _field(_read(file, dict, missing={}), "model_max_length", Size | Finite, file)
+    return None if length is None or not 1 <= length < UNLIMITED else int(length)
 
 
 def _prompt(prompts: dict[str, str | None], *names: str) -> str:
