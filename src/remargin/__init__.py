@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from remargin.paper.pages import report
     from remargin.paper.running import planned, reproduce
     from remargin.reports.comparing import compare
-    from remargin.retrieval.encoding import encode
+    from remargin.retrieval.collection_vectors import encode
     from remargin.retrieval.fusion import fuse
     from remargin.retrieval.indexing import index
     from remargin.retrieval.reranking import rerank
@@ -67,7 +67,7 @@ _HOMES = {
     "compare": "remargin.reports.comparing",
     "curve": "remargin.study.learning_curve",
     "demo": "remargin.demos.fine_tuning",
-    "encode": "remargin.retrieval.encoding",
+    "encode": "remargin.retrieval.collection_vectors",
     "evaluate": "remargin.evaluation.measures",
     "export": "remargin.integrations.exporting",
     "fit": "remargin.training.fitting",

@@ -15,7 +15,7 @@ from remargin.data.tables import Rejects
 from remargin.retrieval import building as module
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.building import build_index
-from remargin.retrieval.encoding import encode
+from remargin.retrieval.collection_vectors import encode
 from remargin.retrieval.index_folder import open_index
 from remargin.retrieval.indexing import index
 from remargin.retrieval.searching import search

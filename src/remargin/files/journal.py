@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, TypeVar, cast
@@ -105,6 +106,14 @@ def journal_line(entry: Mapping[str, Any]) -> bytes:
     """A line of a journal, after a checksum by which `read_journal` notices damage."""
     content = json.dumps(entry).encode() + b"\n"
     return _line_sum(content).encode() + b" " + content
+
+
+def append_line(path: Path, entry: Mapping[str, Any]) -> None:
+    """Append a line to a journal, which is made if it is missing, and wait until it is on disk."""
+    with naming(path), open(path, "ab") as file:
+        file.write(journal_line(entry))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_journal(path: Path, shape: type[T]) -> list[T]:

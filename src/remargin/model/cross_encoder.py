@@ -142,6 +142,14 @@ class CrossEncoder:
         """Where the weights are."""
         return next(self.model.parameters()).device
 
+    def to(self, device: str | torch.device) -> CrossEncoder:
+        """Move the weights to a device; returns the model itself."""
+        self.model.to(device)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_copy": None}  # made anew where it is needed
+
     def fingerprint(self) -> str:
         """A hash of all that decides which score a pair gets: weights, tokenizer, length and precision."""
         dtype = encoding_dtype(self.precision, self.device)

@@ -17,7 +17,7 @@ from remargin.files.atomic import new_folder, remove_folder, remove_left
 from remargin.model.encoder import BiEncoder
 from remargin.retrieval.base import State, Storage
 from remargin.retrieval.built import Built
-from remargin.retrieval.encoding import encode
+from remargin.retrieval.collection_vectors import encode
 from remargin.retrieval.hybrid import HybridSettings
 from remargin.retrieval.index_folder import HEADER, IndexFolder
 from remargin.retrieval.kept_texts import GROWING

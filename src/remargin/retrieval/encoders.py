@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from remargin.errors import InputError, refuse_idle
 
 if TYPE_CHECKING:
+    from remargin.files.executor import Executor
     from remargin.model.cross_encoder import CrossEncoder
     from remargin.model.encoder import BiEncoder, EncodingPrecision
 
+Model = TypeVar("Model", "BiEncoder", "CrossEncoder")
 OF_QUERIES = ("query_length", "query_prefix")  # no matter to the vectors of documents
 
 
@@ -62,3 +65,10 @@ def as_reranker(
         refuse_idle("a cross-encoder", texts)
         return model if isinstance(model, CrossEncoder) else CrossEncoder.from_pretrained(model, precision=precision)
     return as_encoder(model, precision, **texts)
+
+
+def for_workers(model: Model, executor: Executor) -> Model:
+    """The model as the workers of an executor are sent it: from the CPU, as they may have no GPU, or another one."""
+    if executor.device is None or model.device.type == "cpu":
+        return model
+    return copy.deepcopy(model).to("cpu")

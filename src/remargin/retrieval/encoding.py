@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from remargin.data.ids import Ids, IdWriter
 from remargin.data.source import Text
 from remargin.data.tables import batches
-from remargin.errors import InputError, refuse_idle
+from remargin.errors import InputError
 from remargin.files.arrays import append_array
 from remargin.files.atomic import locked, naming, put_in_place, refuse_existing
 from remargin.files.checksums import Sums
@@ -24,75 +23,13 @@ from remargin.files.hashes import texts_fingerprint
 from remargin.files.headers import write_header
 from remargin.files.journal import JOURNAL, Block, Journal
 from remargin.model.ahead import ahead
-from remargin.model.encoder import BiEncoder, EncodingPrecision, encoding_dtype
-from remargin.model.tokenizer import Kind, Tokens
+from remargin.model.encoder import BiEncoder, encoding_dtype
+from remargin.model.tokenizer import Tokens
 from remargin.progress import track
-from remargin.retrieval.encoders import OF_QUERIES, as_encoder, given_texts
-from remargin.retrieval.texts import collection_texts, counted_rejects
-from remargin.retrieval.vectors import FORMAT, HEADER, Dtype, Made, Vectors, finite, text_hashes
+from remargin.retrieval.vectors import FORMAT, HEADER, Made, Vectors, finite, text_hashes
 
 TEXTS_AT_ONCE = 4096
 OWNERS = "owners.bin"
-
-
-def encode(
-    data: str | Path,
-    model: str | Path | BiEncoder,
-    out: str | Path,
-    kind: Kind = "documents",
-    dtype: Dtype = "float32",
-    precision: EncodingPrecision = "auto",
-    passage_length: int | str = "auto",
-    passage_overlap: int | None = None,
-    query_length: int | None = None,
-    document_length: int | None = None,
-    query_prefix: str | None = None,
-    document_prefix: str | None = None,
-    skip_bad: bool = False,
-    overwrite: bool = False,
-) -> Vectors:
-    """Write the vectors of a collection's documents, or of its queries, to a folder, as `remargin encode` does.
-
-    If encoding is interrupted, the same call resumes it, to the same bytes.
-
-    Args:
-        data: the collection, as `Collection.load` takes it. Its texts are never in memory all at once.
-        model: the encoder, its folder, or its Hugging Face name.
-        out: the folder to write.
-        kind: "documents", or "queries" for those of all splits.
-        dtype: of the numbers on disk: "float32", or "float16" for half the size.
-        precision: the numeric precision to compute in: "auto" (bf16 on a GPU, 32 on a CPU), "32" or "bf16".
-        passage_length: split documents into passages of this many tokens, with a vector for each. "auto" splits
-            documents that are longer than the model reads, into passages as long as that; "off" truncates them.
-        passage_overlap: how many tokens neighbouring passages share; a quarter of a passage if not given.
-        query_length, document_length: maximum lengths in tokens, instead of what the model says.
-        query_prefix, document_prefix: put before every text, instead of what the model says. Documents keep what is
-            given for queries, so that an index of them is searched with it.
-        skip_bad: skip bad input, and count it in a warning.
-        overwrite: replace `out` if it is there.
-
-    Raises:
-        InputError: for bad input, settings that do not fit the model, and an `out` that is there already.
-
-    Example:
-        >>> import tempfile
-        >>> vectors = encode("docstrings:json", model_folder, Path(tempfile.mkdtemp()) / "vectors", dtype="float16")
-        >>> vectors.made.data, 0 < len(vectors.ids) <= len(vectors.matrix)
-        ('docstrings:json', True)
-    """
-    if kind not in ("documents", "queries"):
-        raise InputError(f"nothing called {kind!r} to encode", do="use documents or queries")
-    refuse_existing(Path(out), overwrite, HEADER)
-    given = given_texts(query_length, document_length, query_prefix, document_prefix)
-    encoder = as_encoder(model, precision, **given)
-    made = Made.by(encoder, str(data), kind, dtype, passage_length, passage_overlap)
-    if kind == "documents":
-        made = replace(made, **{name: value for name, value in given.items() if name in OF_QUERIES})
-    else:
-        refuse_idle("queries", [name for name in given if name not in OF_QUERIES])
-    with counted_rejects(skip_bad) as rejects:
-        texts = collection_texts(data, kind, rejects)
-        return encode_texts(encoder, texts, out, made, overwrite, only_longer=passage_length == "auto")
 
 
 def encode_texts(
@@ -134,12 +71,8 @@ def encode_texts(
     folder = out.parent / f".{out.name}.{name}"
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder), naming(out):
-        work = _Work(folder, made)
-        blocks = batches(track(texts, "encoding"), TEXTS_AT_ONCE)
         try:
-            for planned in ahead(work.plan(block, model) for block in blocks):  # tokenised while others are encoded
-                work.write(planned, model)
-            work.close(only_longer)
+            fill(folder, model, track(texts, "encoding"), made, only_longer)
         except BaseException:
             if not (folder / JOURNAL).stat().st_size:  # there is nothing to resume
                 shutil.rmtree(folder)
@@ -152,10 +85,70 @@ def encode_texts(
     return vectors
 
 
+def fill(
+    folder: Path,
+    model: BiEncoder,
+    texts: Iterable[Text],
+    made: Made,
+    only_longer: bool = False,
+    at_once: int | None = None,
+) -> None:
+    """Encode texts into a folder of our own, with a journal in it: blocks that the folder has already are kept.
+
+    Args:
+        folder: where to write.
+        model: the encoder that `made` is of.
+        texts: each with its own id.
+        made: the settings.
+        only_longer: as in `encode_texts`.
+        at_once: how many texts a block has; the vectors are the same to the last bit where the blocks are.
+    """
+    work = _Work(folder, made)
+    blocks = batches(texts, at_once or TEXTS_AT_ONCE)
+    for planned in ahead(work.plan(block, model) for block in blocks):  # tokenised while others are encoded
+        work.write(planned, model)
+    work.close(only_longer)
+
+
+class Filling:
+    """The texts of a folder of vectors that is being filled, and its header once it is.
+
+    `names` are those of the files that hold the vectors and, if there are passages, the text that each belongs to.
+    """
+
+    def __init__(self, folder: Path, made: Made) -> None:
+        self.folder, self.made = folder, made
+        self.names = ["vectors.bin"] if made.passage_length is None else ["vectors.bin", OWNERS]
+        self.texts = self.rows = self.truncated = 0
+        self._ids = IdWriter(folder)
+        self._hashes: list[NDArray[np.uint64]] = []
+
+    def add(self, ids: Sequence[str], hashes: NDArray[np.uint64], rows: int, truncated: int) -> None:
+        """Count the next texts, the vectors that they have, and how many of them were truncated."""
+        self._ids.add(ids)
+        self._hashes.append(hashes)
+        self.texts += len(ids)
+        self.rows += rows
+        self.truncated += truncated
+
+    def close(self, only_longer: bool) -> None:
+        """Write the ids and the header; the folder is then complete."""
+        if not self.texts:
+            raise InputError("there are no texts to encode", do="name another collection")
+        if only_longer and self.rows == self.texts and self.made.passage_length is not None:
+            self.made, self.names = self.made.whole, self.names[:1]
+        append_array(self.folder / "hashes.bin", 0, np.concatenate(self._hashes))
+        header = {"format": FORMAT, "made": self.made.on_disk(), "rows": self.rows, "truncated": self.truncated}
+        header |= {"ids": self._ids.close()}
+        files = [self.folder / name for name in (*self.names, "hashes.bin", *Ids.FILES)]
+        write_header(self.folder / HEADER, {**header, "sums": {file.name: Sums.of(file) for file in files}})
+
+
 class _Planned(NamedTuple):
     """Some texts, and either their block as it was encoded before, or their tokens."""
 
     texts: list[Text]
+    hashes: NDArray[np.uint64]
     key: str
     done: Block | None
     tokens: Tokens | None = None
@@ -164,54 +157,42 @@ class _Planned(NamedTuple):
 
 
 class _Work:
-    """A folder that is being filled: vectors, the text that each belongs to, and a journal of both."""
+    """A folder that is being filled block by block, and a journal of the blocks."""
 
     def __init__(self, folder: Path, made: Made) -> None:
-        self._folder = folder
-        self._made = made
         for name in Ids.FILES:
             (folder / name).unlink(missing_ok=True)
-        self._ids = IdWriter(folder)
-        self._hashes: list[NDArray[np.uint64]] = []
-        self._names = ["vectors.bin"] if made.passage_length is None else ["vectors.bin", OWNERS]
-        self._journal = Journal(folder / JOURNAL, [folder / name for name in self._names])
-        self._texts = self._rows = self._truncated = 0
+        self._made = made
+        self._filling = Filling(folder, made)
+        self._journal = Journal(folder / JOURNAL, [folder / name for name in self._filling.names])
 
     def plan(self, texts: list[Text], model: BiEncoder) -> _Planned:
         """Look up the next block in the journal, or make its tokens."""
-        self._hashes.append(text_hashes(texts))
+        hashes = text_hashes(texts)
         key = texts_fingerprint((text.id, text.text) for text in texts)
         done = self._journal.find(key)
         if done is not None:
-            return _Planned(texts, key, done, truncated=done.numbers.get("truncated", 0))
-        return _Planned(texts, key, None, *_tokens(model, [text.text for text in texts], self._made))
+            return _Planned(texts, hashes, key, done, truncated=done.numbers.get("truncated", 0))
+        return _Planned(texts, hashes, key, None, *_tokens(model, [text.text for text in texts], self._made))
 
     def write(self, block: _Planned, model: BiEncoder) -> None:
         """Encode a block and write it, unless that was done before."""
+        rows = 0
         if block.done is not None:
-            self._rows += len(block.done.contents[0]) // (self._made.dimension * np.dtype(self._made.dtype).itemsize)
+            rows = len(block.done.contents[0]) // (self._made.dimension * np.dtype(self._made.dtype).itemsize)
         elif block.tokens is not None and block.owners is not None:
             with np.errstate(over="ignore"):
                 vectors = finite(model.encode_tokens(block.tokens).astype(self._made.dtype), self._made)
-            contents = [vectors, block.owners + np.uint32(self._texts)][: len(self._names)]
+            owners = block.owners + np.uint32(self._filling.texts)
+            contents = [vectors, owners][: len(self._filling.names)]
             self._journal.add(block.key, contents, truncated=block.truncated)
-            self._rows += len(vectors)
-        self._texts += len(block.texts)
-        self._truncated += block.truncated
-        self._ids.add([text.id for text in block.texts])
+            rows = len(vectors)
+        self._filling.add([text.id for text in block.texts], block.hashes, rows, block.truncated)
 
     def close(self, only_longer: bool) -> None:
-        """Write the ids and the header; the folder is then complete."""
-        if not self._texts:
-            raise InputError("there are no texts to encode", do="name another collection")
+        """Write what is beside the vectors; the folder is then complete."""
         self._journal.close()
-        if only_longer and self._rows == self._texts and self._made.passage_length is not None:
-            self._made, self._names = self._made.whole, self._names[:1]
-        append_array(self._folder / "hashes.bin", 0, np.concatenate(self._hashes))
-        header = {"format": FORMAT, "made": self._made.on_disk(), "rows": self._rows, "truncated": self._truncated}
-        header |= {"ids": self._ids.close()}
-        files = [self._folder / name for name in (*self._names, "hashes.bin", *Ids.FILES)]
-        write_header(self._folder / HEADER, {**header, "sums": {file.name: Sums.of(file) for file in files}})
+        self._filling.close(only_longer)
 
 
 def _tokens(model: BiEncoder, texts: list[str], made: Made) -> tuple[Tokens, NDArray[np.uint32], int]:
