@@ -10,8 +10,8 @@ import typer
 import remargin
 from remargin.cli import app
 
-COMMAND_LINE_ONLY = {"config", "threads", "quiet", "json"}
-PYTHON_ONLY = {"say"}
+COMMAND_LINE_ONLY = {"config", "threads", "quiet", "json", "engine", "ray_address", "workers"}
+PYTHON_ONLY = {"say", "executor"}  # which these three choose
 VERBS = ("blend", "encode", "index", "update", "search", "ask", "serve", "rerank", "fuse")
 
 

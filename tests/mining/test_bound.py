@@ -17,8 +17,10 @@ from remargin import BiEncoder, Collection, InputError
 from remargin.data.tables import Rejects
 from remargin.data.triplets import read_triplets
 from remargin.mining import negatives as mining
+from remargin.mining.candidates import Candidates
 from remargin.mining.false_negatives import Compared, highest_allowed, suspicious
-from remargin.mining.negatives import HARD, MiningSettings, mine
+from remargin.mining.negatives import mine
+from remargin.mining.settings import HARD, MiningSettings
 from remargin.reports.suspicious import LONGEST, read_suspicious
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.vectors import Vectors
@@ -178,7 +180,7 @@ def test_vectors_that_were_made_before_are_not_made_again(
 
 
 def interrupt(patch: pytest.MonkeyPatch, after: int) -> None:
-    original, calls = mining._Candidates.triplets, []
+    original, calls = Candidates.triplets, []
 
     def stop(self: Any, chunk: list[str], *rest: Any) -> Any:
         if len(calls) == after:
@@ -186,7 +188,7 @@ def interrupt(patch: pytest.MonkeyPatch, after: int) -> None:
         calls.append(chunk)
         return original(self, chunk, *rest)
 
-    patch.setattr(mining._Candidates, "triplets", stop)
+    patch.setattr(Candidates, "triplets", stop)
 
 
 def test_interrupted_work_resumes_with_the_same_bound_only(

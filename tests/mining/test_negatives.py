@@ -12,7 +12,9 @@ from remargin import BiEncoder, Collection, InputError
 from remargin.data.tables import Rejects
 from remargin.data.triplets import read_triplets
 from remargin.mining import negatives as mining
-from remargin.mining.negatives import MiningSettings, mine
+from remargin.mining.candidates import Candidates
+from remargin.mining.negatives import mine
+from remargin.mining.settings import MiningSettings
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def test_a_stopped_run_goes_on_where_it_was(
 ) -> None:
     monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 7)
     mine(collection, tmp_path / "whole.tsv")
-    original, calls = mining._Candidates.triplets, []
+    original, calls = Candidates.triplets, []
 
     def stop_at_third(self: Any, chunk: list[str], *rest: Any) -> Any:
         if len(calls) == 2:
@@ -81,13 +83,13 @@ def test_a_stopped_run_goes_on_where_it_was(
         calls.append(chunk)
         return original(self, chunk, *rest)
 
-    monkeypatch.setattr(mining._Candidates, "triplets", stop_at_third)
+    monkeypatch.setattr(Candidates, "triplets", stop_at_third)
     with pytest.raises(KeyboardInterrupt):
         mine(collection, tmp_path / "t.tsv")
     assert not (tmp_path / "t.tsv").exists()
     again: list[Any] = []
     monkeypatch.setattr(
-        mining._Candidates, "triplets", lambda self, chunk, *rest: again.append(chunk) or original(self, chunk, *rest)
+        Candidates, "triplets", lambda self, chunk, *rest: again.append(chunk) or original(self, chunk, *rest)
     )
     mine(collection, tmp_path / "t.tsv")
     assert len(again) == 3  # of five
@@ -118,7 +120,7 @@ def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
 ) -> None:
     monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 7)
     settings, model = {"negatives": "model", "depth": 5}, BiEncoder.from_pretrained(tiny_model("bert"))
-    original, calls = mining._Candidates.triplets, []
+    original, calls = Candidates.triplets, []
 
     def stop_at_third(self: Any, chunk: list[str], *rest: Any) -> Any:
         calls.append(chunk)
@@ -126,10 +128,10 @@ def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
             raise KeyboardInterrupt
         return original(self, chunk, *rest)
 
-    monkeypatch.setattr(mining._Candidates, "triplets", stop_at_third)
+    monkeypatch.setattr(Candidates, "triplets", stop_at_third)
     with pytest.raises(KeyboardInterrupt):
         mine(collection, tmp_path / "t.tsv", model=model, **settings)
-    monkeypatch.setattr(mining._Candidates, "triplets", original)
+    monkeypatch.setattr(Candidates, "triplets", original)
     if other == "model":
         model = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
     elif other == "length":
@@ -146,14 +148,14 @@ def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
 def test_two_at_once_do_not_share_their_work(
     collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = mining._Candidates.triplets
+    original = Candidates.triplets
 
     def second(self: Any, *arguments: Any) -> Any:
         with pytest.raises(InputError, match="another process is writing it"):
             mine(collection, tmp_path / "t.tsv")
         return original(self, *arguments)
 
-    monkeypatch.setattr(mining._Candidates, "triplets", second)
+    monkeypatch.setattr(Candidates, "triplets", second)
     assert mine(collection, tmp_path / "t.tsv").queries == 30
 
 

@@ -24,7 +24,7 @@ from remargin.data.triplets import read_triplets
 from remargin.files.atomic import locked
 from remargin.files.headers import read_header, write_header
 from remargin.model.cross_encoder import CrossEncoder
-from remargin.teacher import scoring as teaching
+from remargin.teacher import scored_pairs, scoring
 from remargin.teacher.scoring import report_of, score_triplets, taught_before
 
 WORDS = ["margins", "query", "document", "value", "list", "text", "model"]
@@ -105,7 +105,7 @@ def test_every_triplet_gets_its_own_scores(negatives: int, name: str, teacher: C
 
 
 def test_each_pair_is_scored_once(teacher: CrossEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(teaching, "PAIRS_AT_ONCE", 50)
+    monkeypatch.setattr(scored_pairs, "PAIRS_AT_ONCE", 50)
     seen: list[Any] = []
     original = teacher.tokenizer.pairs
     monkeypatch.setattr(teacher.tokenizer, "pairs", lambda pairs, *rest: seen.extend(pairs) or original(pairs, *rest))
@@ -129,10 +129,10 @@ def test_the_order_of_triplets_does_not_matter(teacher: CrossEncoder, tmp_path: 
 
 KILLED = """
 import sys, time
-from remargin.teacher import scoring as teaching
+from remargin.teacher import scored_pairs, scoring
 from remargin.model.cross_encoder import CrossEncoder
 from tests.teacher.test_scoring import made_up
-teaching.PAIRS_AT_ONCE = 16
+scored_pairs.PAIRS_AT_ONCE = 16
 teacher = CrossEncoder.from_pretrained(sys.argv[1])
 original = teacher.score_blocks
 def slowly(blocks):
@@ -140,7 +140,7 @@ def slowly(blocks):
         time.sleep(0.05)
         yield block
 teacher.score_blocks = slowly
-teaching.score_triplets(sys.argv[2], sys.argv[3], teacher, made_up())
+scoring.score_triplets(sys.argv[2], sys.argv[3], teacher, made_up())
 """
 
 
@@ -157,7 +157,7 @@ def test_killed_in_the_middle_it_ends_in_the_same_bytes(
     assert process.returncode == -signal.SIGKILL
     assert not out.exists()
     done = len(list(tmp_path.glob(".s.tsv.*/?*.json")))
-    monkeypatch.setattr(teaching, "PAIRS_AT_ONCE", 16)
+    monkeypatch.setattr(scored_pairs, "PAIRS_AT_ONCE", 16)
     teacher = CrossEncoder.from_pretrained(teacher_folder)
     scored: list[int] = []
     original = teacher.score_blocks
@@ -189,7 +189,7 @@ def stop_after(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cut_off(teacher: CrossEncoder, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Collection, Path]:
     """Triplets, their collection, and what `teach` leaves when it is stopped after two parts."""
-    monkeypatch.setattr(teaching, "PAIRS_AT_ONCE", 40)
+    monkeypatch.setattr(scored_pairs, "PAIRS_AT_ONCE", 40)
     triplets, collection = mined(folder / "t.tsv"), made_up()
     with monkeypatch.context() as stopped:
         stop_after(2, stopped)
@@ -229,7 +229,7 @@ def test_damaged_parts_are_scored_again(
     if damage == "a digit":
         (parts / "1.json").write_text(re.sub(r"\d\.\d", "7.5", content, count=1))
     if damage == "too few":
-        part = read_header(parts / "1.json", dict, teaching.FORMAT, "")
+        part = read_header(parts / "1.json", dict, scoring.FORMAT, "")
         write_header(parts / "1.json", {**part, "part": {**part["part"], "scores": part["part"]["scores"][1:]}})
     if damage == "cut off":
         (parts / "1.json").write_text(content[:-9])

@@ -17,6 +17,7 @@ from remargin import BiEncoder, Collection, InputError
 from remargin.data.preparation import prepare
 from remargin.files.atomic import locked
 from remargin.mining import negatives as mining
+from remargin.mining.candidates import Candidates
 from remargin.mining.negatives import mine
 from remargin.reports.figures import LineFigure
 from remargin.reports.training_run import run_section
@@ -281,7 +282,7 @@ def test_a_run_stopped_while_mining_goes_on(
     beir: Path, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = partial(fit, str(beir), str(tiny_model("bert")), tmp_path / "run")
-    original, mined = mining._Candidates.triplets, []
+    original, mined = Candidates.triplets, []
 
     def stopped(self: Any, chunk: list[str], *rest: Any) -> Any:
         if len(mined) == 2:
@@ -290,12 +291,12 @@ def test_a_run_stopped_while_mining_goes_on(
         return original(self, chunk, *rest)
 
     monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 15)
-    monkeypatch.setattr(mining._Candidates, "triplets", stopped)
+    monkeypatch.setattr(Candidates, "triplets", stopped)
     with pytest.raises(KeyboardInterrupt):
         start(settings(steps=1), say=silent)
     with pytest.raises(InputError, match="other settings: seed"):
         start(settings(steps=1, seed=1), resume=True, say=silent)
-    monkeypatch.setattr(mining._Candidates, "triplets", original)
+    monkeypatch.setattr(Candidates, "triplets", original)
     assert start(settings(steps=1), resume=True, say=silent).steps == 1
     config = (tmp_path / "run" / "config.yaml").read_text()
     assert "triplets/rows.bin" in config

@@ -7,19 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
+from remargin.cli.engines import engine_executor
 from remargin.cli.options import (
     MODEL,
     Config,
     DocumentLength,
     DocumentPrefix,
+    Engine,
     Language,
     Overwrite,
     QueryLength,
     QueryPrefix,
+    RayAddress,
     RequiredData,
     SkipBad,
     Split,
     Threads,
+    Workers,
 )
 from remargin.progress import tell
 from remargin.retrieval.languages import OTHER_TERMS, describe_choice
@@ -60,6 +64,9 @@ def mine(
     overwrite: Overwrite = False,
     threads: Threads = None,
     config: Config = None,
+    engine: Engine = "local",
+    ray_address: RayAddress = None,
+    workers: Workers = None,
 ) -> dict[str, Any]:
     """Mine training triplets from relevance judgments. A document that is judged relevant is never a negative.
 
@@ -70,26 +77,28 @@ def mine(
     import remargin
 
     source: Any = negatives  # checked by `mine` itself
-    mined = remargin.mine(
-        data,
-        out,
-        source,
-        model,
-        depth,
-        triplets,
-        per_triplet,
-        seed,
-        split,
-        skip_bad,
-        overwrite,
-        bound,
-        suspicious,
-        language=language,
-        query_length=query_length,
-        document_length=document_length,
-        query_prefix=query_prefix,
-        document_prefix=document_prefix,
-    )
+    with engine_executor(engine, ray_address, workers) as executor:
+        mined = remargin.mine(
+            data,
+            out,
+            source,
+            model,
+            depth,
+            triplets,
+            per_triplet,
+            seed,
+            split,
+            skip_bad,
+            overwrite,
+            bound,
+            suspicious,
+            language=language,
+            query_length=query_length,
+            document_length=document_length,
+            query_prefix=query_prefix,
+            document_prefix=document_prefix,
+            executor=executor,
+        )
     if chosen := describe_choice(mined.language, language):
         tell(chosen)
     tell(f"wrote {out}: {mined.triplets:,} triplets for {mined.queries:,} queries")

@@ -147,6 +147,11 @@ LANGUAGE = (
     "Language of the texts, for BM25: auto (n-grams of characters in scripts without spaces, else English), a language "
     "such as german or chinese, or words (no stemmer)."
 )
+ENGINE = "Where to compute: local, or ray, the workers of a Ray cluster."
+RAY_ADDRESS = "ray: address of a running cluster, such as 10.0.0.1:6379."
+WORKERS = "ray: number of workers."
+MANY_WORKERS = "one per GPU, or one per --threads CPUs"
+OF_RAY = "Engine"
 RUN_FILE = "Run file to write; a name that ends in .gz is compressed."
 
 Data = Annotated[str | None, typer.Option(help=DATA)]
@@ -175,3 +180,11 @@ PassageOverlap = Annotated[
 Split = Annotated[str, typer.Option(help="Split of the collection: train, dev, test, or another that it has.")]
 SkipBad = Annotated[bool, skip_bad_option()]
 Overwrite = Annotated[bool, overwrite_option()]
+Engine = Annotated[str, typer.Option(help=ENGINE, rich_help_panel=OF_RAY)]
+RayAddress = Annotated[
+    str | None, typer.Option(help=RAY_ADDRESS, show_default="a cluster on this machine", rich_help_panel=OF_RAY)
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, metavar=INT, help=WORKERS, show_default=MANY_WORKERS, rich_help_panel=OF_RAY),
+]

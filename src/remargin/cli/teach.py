@@ -7,10 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from remargin.cli.engines import engine_executor
 from remargin.cli.options import (
     BATCH_SIZE,
     INT,
     Data,
+    Engine,
+    RayAddress,
+    Workers,
     config_option,
     overwrite_option,
     say_skipped,
@@ -19,6 +23,7 @@ from remargin.cli.options import (
 )
 from remargin.progress import tell
 
+NOT_OURS = ("threads", "config", "engine", "ray_address", "workers")
 TRAINING, RUNNING = "Training the teacher (--train-from)", "Input, output and speed"
 
 
@@ -70,6 +75,9 @@ def teach(
     overwrite: Annotated[bool, overwrite_option(RUNNING)] = False,
     threads: Annotated[int | None, threads_option(RUNNING)] = None,
     config: Annotated[Path | None, config_option(RUNNING)] = None,
+    engine: Engine = "local",
+    ray_address: RayAddress = None,
+    workers: Workers = None,
 ) -> dict[str, Any]:
     """Add a teacher's scores to triplets, for `remargin fit --target teacher`.
 
@@ -81,10 +89,11 @@ def teach(
         remargin teach --data faq --triplets a.tsv --train-from minilm --out b.tsv
         remargin teach --triplets a.tsv --scores scores.tsv --out b.tsv
     """
-    given = {name: value for name, value in locals().items() if name not in ("threads", "config")}
+    given = {name: value for name, value in locals().items() if name not in NOT_OURS}
     import remargin
 
-    taught = remargin.teach(**given)
+    with engine_executor(engine, ray_address, workers) as executor:
+        taught = remargin.teach(**given, executor=executor)
     say_skipped(taught.rejected, taught.first_reject)
     if taught.truncated:
         tell(f"pairs whose document was truncated: {taught.truncated:,}")

@@ -5,91 +5,33 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from remargin.data.collection import Collection, open_collection
 from remargin.data.id_triplets import require_tsv
+from remargin.data.source import Text
 from remargin.errors import InputError, refuse_idle
-from remargin.evaluation.runs import Run
 from remargin.files.atomic import new_file, refuse_existing
+from remargin.files.executor import Executor, InThisProcess
 from remargin.files.hashes import texts_fingerprint
 from remargin.files.parts import Parts, resumable
-from remargin.files.shapes import Count
-from remargin.mining.false_negatives import SUSPICIOUS, Compared, Scored, most_suspicious, with_texts
+from remargin.mining.candidates import DrawNegatives, MinedPart, Queries
+from remargin.mining.false_negatives import SUSPICIOUS, most_suspicious, with_texts
+from remargin.mining.settings import MiningSettings, Negatives
 from remargin.progress import track
 from remargin.reports.suspicious import Suspicious, write_suspicious
-from remargin.retrieval.encoders import as_encoder, given_texts
-from remargin.retrieval.languages import AUTO, check_language
+from remargin.retrieval.encoders import as_encoder, for_workers, given_texts
+from remargin.retrieval.languages import AUTO, choose_language
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from remargin.mining.similarity import DocumentVectors, Similarities
+    from remargin.mining.similarity import DocumentVectors
     from remargin.model.encoder import BiEncoder
 
 log = logging.getLogger(__name__)
-Negatives = Literal["bm25", "random", "model"]
 QUERIES_AT_ONCE = 2000  # in each part of the work; a finished part is not repeated
 FORMAT = "remargin-mining-3"
-
-
-@dataclass(frozen=True)
-class MiningSettings:
-    """How negatives are chosen; see `mine`.
-
-    For each query and each of its positives, `triplets` triplets with `per_triplet` negatives each are drawn from the
-    `depth` best documents of the ranking, except those known to be relevant. With a `bound`, documents are left out
-    that an encoder scores above `bound` times the positive's similarity; see `highest_allowed`. If too few are left,
-    the rest is drawn at random from the whole collection.
-
-    Example:
-        >>> HARD
-        MiningSettings(negatives='model', depth=50, triplets=1, per_triplet=1, seed=0, bound=0.95, language='auto')
-    """
-
-    negatives: Negatives = "bm25"
-    depth: int = 1000
-    triplets: int = 1
-    per_triplet: int = 1
-    seed: int = 0
-    bound: float | None = None
-    language: str = AUTO
-
-    def __post_init__(self) -> None:
-        if self.negatives not in get_args(Negatives):
-            raise InputError(f"unknown negatives {self.negatives!r}", do=f"use {', '.join(get_args(Negatives))}")
-        for name in ("depth", "triplets", "per_triplet"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}", do="choose a larger number")
-        if self.language != AUTO:
-            check_language(self.language)
-            refuse_idle("negatives that BM25 does not rank", [] if self.negatives == "bm25" else ["language"])
-        if not 0 <= self.seed < 2**63:
-            raise InputError(f"seed is {self.seed}", do="it must be at least 0 and below 2**63")
-        if self.bound is not None:
-            if not 0 < self.bound < math.inf:
-                raise InputError(f"bound is {self.bound}", do="it must be a number above 0, such as 0.95")
-            refuse_idle("random negatives", ["bound"] if self.negatives == "random" else [])
-
-
-# Negatives for a second round, by the model of the first: `mine(data, out, model=model, **asdict(HARD))`.
-HARD = MiningSettings("model", depth=50, bound=0.95)
-
-
-class MinedPart(TypedDict):
-    """Triplets of some queries, as rows of ids; counts of what was drawn at random, lacks a ranking or was skipped."""
-
-    rows: list[list[str]]
-    filled: Count
-    empty: Count
-    skipped: Count
-    suspicious: list[Scored]
 
 
 @dataclass
@@ -136,6 +78,7 @@ def mine(
     document_length: int | None = None,
     query_prefix: str | None = None,
     document_prefix: str | None = None,
+    executor: Executor | None = None,
 ) -> Mined:
     """Write a table of training triplets for a collection's judgments, as ids: query, positive, and negatives.
 
@@ -163,6 +106,8 @@ def mine(
             are not encoded again.
         language: of the texts, for BM25; see `BM25`.
         query_length, document_length, query_prefix, document_prefix: of the model, instead of its own.
+        executor: where to encode and rank, such as a `RayExecutor`, whose workers must see the folder of `out`; in this
+            process, if not given. The triplets are the same.
 
     Raises:
         InputError: for bad input, a split without relevant documents, too few documents to draw negatives from, and for
@@ -195,18 +140,39 @@ def mine(
     with resumable(out, fingerprint, FORMAT, MinedPart) as parts:
         if suspicious is not None:
             refuse_existing(Path(suspicious), overwrite or parts.find(0) is not None)  # then it is from this very work
-        candidates = _Candidates(collection, settings, compares, encoder, vectors)
-        for number, chunk in enumerate(track(chunks, "mining", total=len(chunks))):
-            if parts.find(number) is None:
-                rng = np.random.default_rng([settings.seed, number])
-                parts.write(number, candidates.triplets(chunk, positives, rng))
+        todo = [Queries(number, chunk) for number, chunk in enumerate(chunks) if parts.find(number) is None]
+        made: DocumentVectors | Path | None = vectors
+        if executor is not None and encoder is not None and vectors is None and todo:
+            made = _encode_documents(collection, encoder, parts.folder / "vectors", executor)
+        executor = executor or InThisProcess()
+        chosen: str | None = None
+        encoder = None if encoder is None else for_workers(encoder, executor)
+        start = DrawNegatives(collection, settings, compares, positives, encoder, made)
+        for number, part, chosen in track(executor.run(start, todo), "mining", total=len(todo)):  # noqa: B007
+            parts.write(number, part)
+        if chosen is None and settings.negatives == "bm25":  # all parts were there already
+            chosen = choose_language(settings.language, collection.documents.values())
         numbers = range(len(chunks) if compares else 0)
         scored = [each for number in numbers for each in parts.read(number)["suspicious"]]
         found = [with_texts(collection, each) for each in most_suspicious(scored, SUSPICIOUS)]
         if suspicious is not None:
             write_suspicious(Path(suspicious), found)  # before the triplets, with which the work is done
-        mined = Mined(0, len(queries), 0, 0, 0, found, candidates.language)
+        mined = Mined(0, len(queries), 0, 0, 0, found, chosen)
         return _join(out, parts, len(chunks), mined, settings, overwrite)
+
+
+def _encode_documents(collection: Collection, model: BiEncoder, folder: Path, executor: Executor) -> Path:
+    """A folder with the vectors of a collection's documents, encoded in blocks like those of `encode_documents`."""
+    from remargin.model.encoder import TEXTS_AT_ONCE
+    from remargin.retrieval.shards import encode_shards
+    from remargin.retrieval.vectors import HEADER, Vectors
+
+    if (folder / HEADER).is_file():
+        Vectors.load(folder)
+    else:
+        texts = (Text(id, text) for id, text in collection.documents.items())
+        encode_shards(model, texts, folder, executor, size=TEXTS_AT_ONCE, at_once=TEXTS_AT_ONCE)
+    return folder
 
 
 def _leave_out(positives: dict[str, list[str]], empty: set[str]) -> None:
@@ -293,95 +259,3 @@ def require_ranked(mined: Mined) -> None:
         problem = f"BM25 finds nothing for any of the {mined.queries:,} training queries"
         do = "name the language of the texts (--language), or give --triplets with negatives that a model mined"
         raise InputError(problem, do=f"{do} (`remargin mine --negatives model`)")
-
-
-class _Candidates:
-    """Where negatives are drawn from."""
-
-    def __init__(
-        self,
-        collection: Collection,
-        settings: MiningSettings,
-        compares: bool,
-        model: BiEncoder | None,
-        vectors: DocumentVectors | None,
-    ) -> None:
-        self._collection = collection
-        self._settings = settings
-        self._compares = compares
-        self._ids = [id for id, text in collection.documents.items() if text.strip()]
-        self._empty = collection.documents.keys() - self._ids  # neither positives nor negatives
-        self._bm25 = None
-        self._similar: Similarities | None = None
-        if settings.negatives == "bm25":
-            from remargin.retrieval.bm25 import BM25
-
-            self._bm25 = BM25(collection.documents, language=settings.language)
-        if model is not None:
-            from remargin.mining.similarity import Similarities
-
-            self._similar = Similarities(collection, model, vectors)
-
-    @property
-    def language(self) -> str | None:
-        """The language of BM25's terms, if BM25 ranks."""
-        return None if self._bm25 is None else self._bm25.language
-
-    def triplets(self, queries: list[str], positives: dict[str, list[str]], rng: np.random.Generator) -> MinedPart:
-        """The triplets of some queries."""
-        texts = {query: self._collection.queries[query] for query in queries}
-        vectors = None if self._similar is None else self._similar.encode(list(texts.values()))
-        run = self._ranked(texts, vectors)
-        part: MinedPart = {"rows": [], "filled": 0, "empty": len(run.empty()), "skipped": 0, "suspicious": []}
-        found: list[Scored] = []
-        for row, query in enumerate(queries):
-            known = {*positives[query], *({query} & self._collection.self_matches)}  # nor is it its own negative
-            pool = [d for d in run.top(query, self._settings.depth) if d not in known and d not in self._empty]
-            compared = None
-            if self._compares and self._similar is not None and vectors is not None:
-                compared = Compared.of(self._similar, vectors[row], positives[query], pool)
-                found += compared.suspicious(query)
-            for number, positive in enumerate(positives[query]):
-                kept = pool if compared is None else compared.allowed(number, self._settings.bound)
-                skipped = {*pool}.difference(kept)
-                part["skipped"] += len(skipped)
-                for _ in range(self._settings.triplets):
-                    part["rows"].append([query, positive, *self._negatives(kept, skipped, known, rng, part)])
-        part["suspicious"] = most_suspicious(found, SUSPICIOUS)
-        return part
-
-    def _ranked(self, texts: dict[str, str], vectors: NDArray[np.float32] | None) -> Run:
-        """The ranking of the queries that negatives are drawn from; empty for random ones."""
-        if self._bm25 is not None:
-            return self._bm25.search(texts, self._settings.depth)
-        if self._similar is not None and vectors is not None:
-            return self._similar.search(list(texts), vectors, self._settings.depth)
-        return Run({})
-
-    def _negatives(
-        self, pool: list[str], skipped: set[str], known: set[str], rng: np.random.Generator, part: MinedPart
-    ) -> list[str]:
-        """The negatives of a triplet: from the pool, and what that lacks from the whole collection."""
-        wanted = self._settings.per_triplet
-        chosen = [pool[i] for i in rng.permutation(len(pool))[:wanted]] if pool else []
-        lacking = wanted - len(chosen)
-        if self._settings.negatives != "random":
-            part["filled"] += lacking
-        excluded = known.union(chosen)
-        if len(self._ids) - len(excluded | skipped) >= lacking:  # else even what was skipped is better than nothing
-            excluded |= skipped
-        return chosen + self._random(lacking, excluded, rng)
-
-    def _random(self, count: int, excluded: set[str], rng: np.random.Generator) -> list[str]:
-        if count and len(self._ids) - len(excluded) < count:
-            problem = "the collection has too few documents to draw negatives from"
-            raise InputError(problem, file=self._collection.name, do="ask for fewer negatives, or add documents")
-        return list(self._draw(count, excluded, rng))
-
-    def _draw(self, count: int, excluded: set[str], rng: np.random.Generator) -> Iterator[str]:
-        drawn: set[str] = set()
-        while len(drawn) < count:
-            document = self._ids[rng.integers(len(self._ids))]
-            if document not in excluded and document not in drawn:
-                drawn.add(document)
-                yield document

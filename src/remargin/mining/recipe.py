@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from remargin.data.collection import Collection
-from remargin.mining.negatives import HARD, MiningSettings, mine, require_ranked
+from remargin.mining.negatives import mine, require_ranked
+from remargin.mining.settings import HARD, MiningSettings
 from remargin.model.encoder import BiEncoder
 from remargin.retrieval.languages import describe_choice
 

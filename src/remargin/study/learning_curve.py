@@ -23,8 +23,8 @@ from remargin.files.hashes import texts_fingerprint
 from remargin.files.headers import read_header, write_header
 from remargin.files.parts import remove_parts
 from remargin.files.shapes import Check
-from remargin.mining.negatives import MiningSettings
 from remargin.mining.recipe import RECIPE, mine_for_training
+from remargin.mining.settings import MiningSettings
 from remargin.model.encoder import BiEncoder
 from remargin.progress import tell
 from remargin.retrieval.searching import search

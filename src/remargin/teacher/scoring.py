@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol, TypedDict
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from remargin.data.collection import Collection
 from remargin.data.id_triplets import IdTriplets, require_tsv
@@ -22,16 +21,13 @@ from remargin.data.tables import SKIP, Rejects, batches, open_binary
 from remargin.errors import InputError
 from remargin.files.atomic import new_file, refuse_existing
 from remargin.files.checksums import sha256
+from remargin.files.executor import Executor
 from remargin.files.hashes import texts_fingerprint
 from remargin.files.headers import read_record, write_header
-from remargin.files.parts import Parts, resumable
-from remargin.files.shapes import Count
-from remargin.model.cross_encoder import CrossEncoder, Pair
-from remargin.model.tokenizer import LONGER
+from remargin.model.cross_encoder import CrossEncoder
 from remargin.progress import track
+from remargin.teacher.scored_pairs import FORMAT, ByModel, ScoredPairs
 
-FORMAT = "remargin-teaching-2"
-PAIRS_AT_ONCE = 16_384  # in each part of the work, which is not done again once it is done
 NOWHERE = np.iinfo(np.uint64).max  # stands for a pair that is in no triplet
 
 
@@ -75,6 +71,7 @@ def score_triplets(
     collection: Collection | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
+    executor: Executor | None = None,
 ) -> Taught:
     """Write a table of triplets with a teacher's scores: of the positive, and of each negative.
 
@@ -89,6 +86,7 @@ def score_triplets(
         collection: the texts that a cross-encoder reads.
         skip_bad: leave triplets out that cannot be scored, and count them.
         overwrite: replace `out` if it is there.
+        executor: where a cross-encoder scores; in this process, if not given.
 
     Raises:
         InputError: for bad input, with its file, line and id: an unknown id, a pair without a score, a query that
@@ -108,7 +106,7 @@ def score_triplets(
     path, out = Path(triplets), Path(out)
     _claim(out, overwrite)
     rejects = Rejects(skip=skip_bad)
-    scorer = _scorer(teacher, collection)
+    scorer = _scorer(teacher, collection, executor)
     table = scorer.read(path, rejects)
     with scorer.scored(table, out, rejects) as pairs:
         table, scores = _with_scores(table, pairs, scorer.name, rejects)
@@ -185,22 +183,6 @@ def _claim(out: Path, overwrite: bool) -> None:
             raise InputError("exists and is not ours to overwrite", file=report, do=do) from None
 
 
-def readable_triplets(path: Path, model: CrossEncoder, collection: Collection, rejects: Rejects) -> IdTriplets:
-    """The triplets of a table, without those whose query leaves a cross-encoder no room for a document.
-
-    These, and whatever else is wrong with the table, go to `rejects`.
-    """
-    table = IdTriplets.read(path, rejects, collection)
-    too_long = set(model.too_long({id: collection.queries[id] for id in table.queries}))
-    fits = np.array([id not in too_long for id in table.queries])[table.rows[:, 0]]
-    queries = list(table.queries)
-    for row in np.flatnonzero(~fits).tolist():
-        problem = f"query leaves no room for a document in {model.length} tokens"
-        id = queries[table.rows[row, 0]]
-        rejects.add(InputError(problem, file=path, line=int(table.lines[row]), id=id, do=LONGER))
-    return table.keep(fits, rejects)
-
-
 def _made_from(triplets: Path, scorer: _Scorer, collection: Collection | None) -> str:
     known = [sha256(triplets), scorer.fingerprint()]
     if collection is not None:
@@ -208,49 +190,8 @@ def _made_from(triplets: Path, scorer: _Scorer, collection: Collection | None) -
     return hashlib.blake2b(" ".join(known).encode(), digest_size=16).hexdigest()
 
 
-class TaughtPart(TypedDict):
-    """Scores of a part of the pairs, how many of their documents were truncated, and how long scoring took."""
-
-    scores: list[float]
-    truncated: Count
-    seconds: float
-
-
-@dataclass
-class _ScoredPairs:
-    """The distinct pairs of triplets, with their scores.
-
-    Attributes:
-        keys: what pairs they are, as `IdTriplets.keys` has them, ascending.
-        scores: of each; NaN where there is none.
-        truncated: pairs whose document was truncated.
-        seconds_before: what earlier calls, which were interrupted, spent on them.
-    """
-
-    keys: NDArray[np.uint64]
-    scores: NDArray[np.float32]
-    truncated: int = 0
-    seconds_before: float = 0.0
-
-    @classmethod
-    def of(cls, table: IdTriplets) -> _ScoredPairs:
-        """Those of some triplets, none of them scored yet."""
-        keys = np.unique(table.keys())
-        return cls(keys, np.full(len(keys), np.nan, np.float32))
-
-    def blocks(self) -> list[slice]:
-        """Where the parts of the work begin and end."""
-        starts = range(0, len(self.keys), PAIRS_AT_ONCE)
-        return [slice(start, min(start + PAIRS_AT_ONCE, len(self.keys))) for start in starts]
-
-    def take(self, block: slice, scores: ArrayLike, truncated: int) -> None:
-        """Take in the scores of a block."""
-        self.scores[block] = scores
-        self.truncated += truncated
-
-
 def _with_scores(
-    table: IdTriplets, pairs: _ScoredPairs, teacher: str, rejects: Rejects
+    table: IdTriplets, pairs: ScoredPairs, teacher: str, rejects: Rejects
 ) -> tuple[IdTriplets, NDArray[np.float32]]:
     """The triplets that have all their scores, and these scores, a row for each. The other triplets go to `rejects`."""
     scores = pairs.scores[np.searchsorted(pairs.keys, table.keys())]
@@ -277,11 +218,13 @@ class _Scorer(Protocol):
     def read(self, path: Path, rejects: Rejects) -> IdTriplets:
         """The triplets of a table that it may be able to score; the others go to `rejects`."""
 
-    def scored(self, table: IdTriplets, out: Path, rejects: Rejects) -> AbstractContextManager[_ScoredPairs]:
+    def scored(self, table: IdTriplets, out: Path, rejects: Rejects) -> AbstractContextManager[ScoredPairs]:
         """The distinct pairs of triplets with their scores. What was kept for a restart goes at the block's end."""
 
 
-def _scorer(teacher: CrossEncoder | str | Path, collection: Collection | None) -> _Scorer:
+def _scorer(
+    teacher: CrossEncoder | str | Path, collection: Collection | None, executor: Executor | None = None
+) -> _Scorer:
     """What scores for a teacher. A model needs texts, and a head that was trained."""
     if not isinstance(teacher, CrossEncoder):
         return _FromFile(teacher)
@@ -290,7 +233,7 @@ def _scorer(teacher: CrossEncoder | str | Path, collection: Collection | None) -
     if teacher.untrained:
         do = "name a cross-encoder, or train one (--train-from)"
         raise InputError(f"{teacher.name} has no trained head for scores", do=do)
-    return _ByModel(teacher, collection)
+    return ByModel(teacher, collection, executor)
 
 
 class _FromFile:
@@ -309,9 +252,9 @@ class _FromFile:
         return IdTriplets.read(path, rejects)
 
     @contextmanager
-    def scored(self, table: IdTriplets, out: Path, rejects: Rejects) -> Iterator[_ScoredPairs]:
+    def scored(self, table: IdTriplets, out: Path, rejects: Rejects) -> Iterator[ScoredPairs]:
         """Of the scores in the file, only those are kept that the triplets need."""
-        pairs = _ScoredPairs.of(table)
+        pairs = ScoredPairs.of(table)
         keys, scores = pairs.keys, pairs.scores
         for batch in batches(track(read_teacher_scores(self._path, rejects), "scores")):
             wanted = np.array([_key(pair, table) for pair in batch], np.uint64)
@@ -329,61 +272,3 @@ class _FromFile:
 def _key(pair: PairScore, table: IdTriplets) -> int:
     query, document = table.queries.get(pair.query), table.documents.get(pair.document)
     return NOWHERE if query is None or document is None else query * len(table.documents) + document
-
-
-class _ByModel:
-    """Scores by a cross-encoder, a part of the pairs at a time, each of which is kept on disk until all are there."""
-
-    def __init__(self, model: CrossEncoder, collection: Collection) -> None:
-        self.name = model.name
-        self.training_seconds = model.trained.get("seconds") if model.trained else None
-        self._model = model
-        self._collection = collection
-
-    def fingerprint(self) -> str:
-        return self._model.fingerprint()
-
-    def read(self, path: Path, rejects: Rejects) -> IdTriplets:
-        return readable_triplets(path, self._model, self._collection, rejects)
-
-    @contextmanager
-    def scored(self, table: IdTriplets, out: Path, rejects: Rejects) -> Iterator[_ScoredPairs]:
-        pairs = _ScoredPairs.of(table)
-        queries = [self._collection.queries[id] for id in table.queries]
-        documents = [self._collection.documents[id] for id in table.documents]
-        with resumable(out, self._work(pairs, queries, documents), FORMAT, TaughtPart) as parts:
-            self._score(pairs, queries, documents, parts)
-            yield pairs
-
-    def _work(self, pairs: _ScoredPairs, queries: list[str], documents: list[str]) -> str:
-        """A hash of the teacher, the texts and the pairs: only work on the same ones is continued."""
-        digest = hashlib.blake2b(f"{self.fingerprint()} {PAIRS_AT_ONCE}".encode(), digest_size=8)
-        for text in itertools.chain(queries, documents):
-            digest.update(text.encode() + b"\0")
-        digest.update(pairs.keys.tobytes())
-        return digest.hexdigest()
-
-    def _score(self, pairs: _ScoredPairs, queries: list[str], documents: list[str], parts: Parts[TaughtPart]) -> None:
-        """Take over the parts that are done already, and score the others."""
-        todo = {}
-        for number, place in enumerate(pairs.blocks()):
-            part = parts.find(number)
-            if part is None or len(part["scores"]) != place.stop - place.start:
-                todo[number] = place
-            else:
-                pairs.take(place, part["scores"], part["truncated"])
-                pairs.seconds_before += part["seconds"]
-        before = time.perf_counter()
-        scored = self._model.score_blocks(_texts(pairs.keys[place], queries, documents) for place in todo.values())
-        shown = track(scored, f"scoring pairs ({PAIRS_AT_ONCE:,} at a time)", total=len(todo))
-        for (number, place), (scores, truncated) in zip(todo.items(), shown, strict=True):
-            now = time.perf_counter()
-            parts.write(number, {"scores": scores.tolist(), "truncated": truncated, "seconds": now - before})
-            pairs.take(place, scores, truncated)
-            before = now
-
-
-def _texts(keys: NDArray[np.uint64], queries: list[str], documents: list[str]) -> list[Pair]:
-    """The texts of pairs, which are given by their keys."""
-    rows = (side.tolist() for side in np.divmod(keys, np.uint64(len(documents))))
-    return [(queries[query], documents[document]) for query, document in zip(*rows, strict=True)]

@@ -11,6 +11,7 @@ from remargin.data.tables import Rejects
 from remargin.errors import InputError, refuse_idle
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import refuse_existing
+from remargin.files.executor import Executor
 from remargin.model.cross_encoder import CrossEncoder
 from remargin.progress import tell
 from remargin.teacher.scoring import Taught, score_triplets
@@ -38,6 +39,7 @@ def teach(
     skip_bad: bool = False,
     overwrite: bool = False,
     say: Callable[[str], None] = tell,
+    executor: Executor | None = None,
 ) -> Taught:
     """Give triplets a teacher's scores, for `fit` with target "teacher"; what `remargin teach` does.
 
@@ -60,6 +62,7 @@ def teach(
         skip_bad: leave out triplets that cannot be scored, and count them.
         overwrite: replace `out`, and another cross-encoder in `save_model`.
         say: called with progress messages.
+        executor: where a cross-encoder scores, such as a `RayExecutor`; training is in this process in any case.
 
     Raises:
         InputError: for bad input, with its file, line and id; for none or several teachers; and for an argument that
@@ -83,7 +86,7 @@ def teach(
         raise InputError("the teacher that is trained has to be kept", do="name a folder with --save-model")
     if scores is not None:
         texts = {"data": data, "length": length, "split": split}
-        refuse_idle("scores from a file", _given(texts))
+        refuse_idle("scores from a file", [*_given(texts), *(["engine"] if executor is not None else [])])
     elif data is None:
         raise InputError("a cross-encoder reads texts", do="name the collection that has them with --data")
     refuse_existing(Path(out), overwrite)
@@ -104,7 +107,7 @@ def teach(
             say(f"{trained.measure} on dev: {ranked} (step {trained.best_step:,})")
         cost = f"{trained.steps:,} steps on {trained.triplets:,} triplets in {trained.seconds:,.1f} s"
         say(f"wrote {save_model}: {cost}")
-    return score_triplets(triplets, out, teacher, collection, skip_bad, overwrite)
+    return score_triplets(triplets, out, teacher, collection, skip_bad, overwrite, executor)
 
 
 def train_teacher(

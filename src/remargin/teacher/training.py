@@ -37,7 +37,7 @@ from remargin.model.optimisation import RateSchedule, parameter_groups
 from remargin.model.tokenizer import LONGER, PairTokens
 from remargin.progress import tell, track
 from remargin.retrieval.candidates import candidates
-from remargin.teacher.scoring import readable_triplets
+from remargin.teacher.scored_pairs import readable_triplets
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from remargin.evaluation.measures import require_measures
 from remargin.evaluation.runs import Run
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.parts import remove_parts
-from remargin.mining.negatives import MiningSettings
 from remargin.mining.recipe import AGAIN, RECIPE, mine_for_training
+from remargin.mining.settings import MiningSettings
 from remargin.model.blend import blended
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
