@@ -77,7 +77,7 @@ def test_a_temporary_milvus_leaves_nothing(model: BiEncoder, tmp_path: Path, mon
     def stopped(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("remargin.retrieval.milvus._insert", stopped)
+    monkeypatch.setattr("remargin.retrieval.milvus._upsert", stopped)
     with pytest.raises(KeyboardInterrupt):
         DenseIndex.in_memory(model, random_vectors(model, 50), SETTINGS["milvus"])
     assert not list(tmp_path.iterdir())

@@ -110,5 +110,10 @@ class Parts(Generic[T]):
         except InputError:
             return None
 
+    def clear(self) -> None:
+        """Forget all parts."""
+        for file in self.folder.glob("*.json"):
+            file.unlink()
+
     def _file(self, number: int) -> Path:
         return self.folder / f"{number}.json"

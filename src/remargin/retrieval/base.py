@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from remargin.evaluation.runs import Run
+    from remargin.files.parts import Parts
     from remargin.retrieval.settings import BackendSettings
 
 BACKENDS = {
@@ -80,11 +81,13 @@ class Storage(ABC):
         package: what has to be installed for the back end, if anything; an extra of the back end's name installs it.
         options: the fields of `BackendSettings` that the back end reads.
         files: what the names of its files begin with. A file of that name that the state does not name is removed.
+        parts: for a build that writes outside the folder: remembers what is done, so that it can be continued.
     """
 
     package: ClassVar[str | None] = None
     options: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()
+    parts: Parts[Any] | None = None
 
     def __init__(self, folder: Path, matrix: NDArray[Any], unit: bool, settings: BackendSettings) -> None:
         self.folder = folder
@@ -113,6 +116,11 @@ class Storage(ABC):
     @abstractmethod
     def open(self, state: State, device: torch.device) -> Backend:
         """The back end, ready to search."""
+
+    @classmethod
+    def upload(cls, settings: BackendSettings) -> type | None:
+        """What a part of `parts` holds, if a build writes outside the folder; most do not."""
+        return None
 
     def discard(self, state: State) -> None:  # noqa: B027 (most have nothing there)
         """Remove what lies outside the folder."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
+import json
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from remargin.data.source import Text
 from remargin.data.tables import Rejects, batches
 from remargin.errors import InputError
 from remargin.files.atomic import new_folder, remove_folder, remove_left
+from remargin.files.parts import Parts, resumable
 from remargin.model.encoder import BiEncoder
-from remargin.retrieval.base import State, Storage
+from remargin.retrieval.base import State, Storage, storage_class
 from remargin.retrieval.built import Built
 from remargin.retrieval.collection_vectors import encode
 from remargin.retrieval.hybrid import HybridSettings
@@ -26,6 +32,7 @@ from remargin.retrieval.texts import collection_texts
 from remargin.retrieval.vectors import Vectors, text_hashes
 
 log = logging.getLogger(__name__)
+UPLOAD = "remargin-upload-1"
 
 
 def build_index(
@@ -67,13 +74,16 @@ def build_index(
         with contextlib.suppress(InputError):  # one that is damaged is replaced as well
             before = IndexFolder.read(Path(out))
             replaced = before.storage(), before.state
-    with new_folder(out, overwrite, HEADER) as folder:
+    settings = settings or BackendSettings()
+    in_use = {} if replaced is None else replaced[1]
+    with _upload(Path(out), vectors, settings, in_use) as parts, new_folder(out, overwrite, HEADER) as folder:
         if not len(vectors.ids):
             raise InputError("there are no documents to index", do="encode some first")
         if vectors.made.kind != "documents":
             raise InputError(f"vectors of {vectors.made.kind}, not of documents", do="encode the documents")
         kept = keep_texts and texts is not None
-        index = IndexFolder.empty(folder, vectors.made, settings or BackendSettings(), hybrid, kept)
+        index = IndexFolder.empty(folder, vectors.made, settings, hybrid, kept)
+        index.parts = parts
         index.append(vectors, matching_texts(texts or (), vectors) if kept or hybrid is not None else None)
         index.commit()
         if index.terms is not None and index.terms["bm25"] is None:
@@ -99,6 +109,27 @@ def build_index(
         text_bytes=text_bytes,
         split=vectors.passages_line(),
     )
+
+
+@contextlib.contextmanager
+def _upload(out: Path, vectors: Vectors, settings: BackendSettings, in_use: State) -> Iterator[Parts[Any] | None]:
+    """Where a build remembers what it has uploaded, if it uploads: the same build goes on after what is there.
+
+    Nothing is taken over that the state of the index which is to be replaced names.
+    """
+    shape = storage_class(settings.backend).upload(settings)
+    if shape is None:
+        yield None
+        return
+    digest = hashlib.blake2b(json.dumps([vectors.made.on_disk(), asdict(settings)]).encode(), digest_size=8)
+    digest.update(np.ascontiguousarray(vectors.hashes).data)
+    digest.update(np.ascontiguousarray(vectors.matrix[:: max(1, len(vectors.matrix) // 1000)]).data)
+    parts: Parts[Any]
+    with resumable(out, digest.hexdigest(), UPLOAD, shape) as parts:
+        first = parts.find(0)
+        if first is not None and not {*first.values()}.isdisjoint(in_use.values()):
+            parts.clear()  # of a build that was killed when it was done: what it uploaded is in use
+        yield parts
 
 
 def matching_texts(texts: Iterable[Text], vectors: Vectors) -> Iterator[str]:

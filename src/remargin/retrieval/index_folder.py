@@ -27,6 +27,7 @@ from remargin.files.arrays import append_array, map_array
 from remargin.files.atomic import flush_to_disk, remove_folder
 from remargin.files.checksums import Sums
 from remargin.files.headers import format_of, read_header, require_shape, write_header
+from remargin.files.parts import Parts
 from remargin.files.shapes import BlockSums, Count, FieldsOf, FileName
 from remargin.model.encoder import BiEncoder
 from remargin.retrieval import kept_texts, terms
@@ -101,6 +102,7 @@ class IndexFolder:
     terms: TermsState | None = None
     changed: bool = False
     grown: bool = False
+    parts: Parts[Any] | None = None  # of a build that writes outside the folder
 
     @classmethod
     def empty(
@@ -168,7 +170,9 @@ class IndexFolder:
     def storage(self) -> Storage:
         """The storage of the back end that the settings name."""
         kind = storage_class(self.settings.backend)
-        return kind(self.folder, self.vectors().matrix, self.made.similarity == "cosine", self.settings)
+        storage = kind(self.folder, self.vectors().matrix, self.made.similarity == "cosine", self.settings)
+        storage.parts = self.parts
+        return storage
 
     def bm25(self) -> BM25 | None:
         """The BM25 index of a hybrid index; None if no document has a term, or the index is not hybrid."""
