@@ -10,7 +10,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-ecosystem check format bench-losses lock clean
+.PHONY: help setup demo test test-all test-ecosystem test-ray check format bench-losses lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -41,6 +41,10 @@ test-all: check  ## everything, the slow tests and those in a browser included
 
 test-ecosystem: .venv-ecosystem/.ready  ## the snippets for LangChain, LlamaIndex, Haystack and PyLate, in .venv-ecosystem
 	.venv-ecosystem/bin/pytest -q -W default tests/ecosystem
+
+test-ray: $(READY)  ## the tests on a Ray cluster of two nodes; installs Ray into .venv, 224 MB
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock 'ray==2.60.0'
+	$(BIN)/pytest -q -m slow tests/integrations/test_ray_cluster.py
 
 # PyLate needs other versions than requirements.lock has.
 .venv-ecosystem/.ready: tests/ecosystem/requirements.txt pyproject.toml
