@@ -150,6 +150,11 @@ def test_what_cannot_be_encoded_in_shards_is_refused(model: BiEncoder, tmp_path:
         encode_shards(model, TEXTS, out, Elsewhere(), made, size=4)
     with pytest.raises(InputError, match="made for another model"):
         encode_shards(model, TEXTS, out, InThisProcess(), Made(*("x",) * 3, "cosine", 4, 5, ""))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoding, "MOST", 17)
+        with pytest.raises(InputError, match="more than 16 vectors for one folder"):
+            encode_texts(model, TEXTS, out, made)
+    shutil.rmtree(next(tmp_path.glob(".out.*")))  # what was encoded until then
     with pytest.raises(InputError, match="--shard-size does nothing for encoding in one process"):
         encode("docstrings:json", model, out, shard_size=4)
     assert not list(tmp_path.iterdir())

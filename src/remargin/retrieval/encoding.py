@@ -30,6 +30,7 @@ from remargin.retrieval.vectors import FORMAT, HEADER, Made, Vectors, finite, te
 
 TEXTS_AT_ONCE = 4096
 OWNERS = "owners.bin"
+MOST = 1 << 32  # rows are kept in 32 bits
 
 
 def encode_texts(
@@ -125,6 +126,8 @@ class Filling:
 
     def add(self, ids: Sequence[str], hashes: NDArray[np.uint64], rows: int, truncated: int) -> None:
         """Count the next texts, the vectors that they have, and how many of them were truncated."""
+        if self.rows + rows >= MOST:
+            raise InputError(f"more than {MOST - 1:,} vectors for one folder", do="encode parts of the collection")
         self._ids.add(ids)
         self._hashes.append(hashes)
         self.texts += len(ids)
