@@ -13,10 +13,19 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 from remargin import InputError, __version__
 from remargin.integrations import ray as module
 from remargin.integrations.ray import ATTEMPTS, ITEMS_AHEAD, RayExecutor
+
+
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    """Workers that are made up set the threads of this process, and scores depend on them in their last bit."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
 
 
 class Lost(Exception):
