@@ -267,7 +267,9 @@ def fit(
     if resume == "":  # the one in --out
         given["resume"] = True
     fitted = remargin.fit(**{name: value for name, value in given.items() if name not in ("threads", "config")})
-    tell_or_show(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s", str(fitted.model))
+    tell_or_show(
+        f"wrote {fitted.model} after {fitted.steps:,} steps, {fitted.seconds:,.0f} s of training", str(fitted.model)
+    )
     parts = ("steps", "triplets", "seconds", "stopped_early", "measure", "before", "best", "weight", "fusion", "away")
     outcome = None if fitted.outcome is None else fitted.outcome.plain()
     return {"model": fitted.model, **{name: getattr(fitted, name) for name in parts}, "outcome": outcome}
