@@ -1,6 +1,7 @@
 """Load on `remargin serve`: many clients at once, a flood past the queue, and a new model meanwhile.
 
     python benchmarks/serve.py --model MINILM --data path/to/scifact [--seconds 60] [--out results/serve.md]
+    python benchmarks/serve.py --data path/to/scifact --flood INDEX     # the flood alone, on an index of these data
 
 Every server is a process of its own at 127.0.0.1; the clients, in this process, share its cores. They ask for the 10
 best documents of the collection's own queries, each client one query after the other. The rival is
