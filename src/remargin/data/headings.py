@@ -113,7 +113,8 @@ def _without_comments(text: str) -> list[str]:
 
 def _shown(line: str, hidden: bool, ends_below: bool) -> tuple[str, bool]:
     """The parts of a line that are in no comment, and whether its end is in one; `hidden` says so of its beginning."""
-    kept, place = [], 0
+    kept: list[str] = []
+    place = 0
     while True:
         if hidden:
             end = line.find("-->", place)
