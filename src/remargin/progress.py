@@ -58,6 +58,16 @@ def tell(line: str, *, error: bool = False) -> None:
         print(printable(line), file=sys.stderr if error or _Screen.quiet else sys.stdout)
 
 
+def tell_or_show(line: str, shown: str) -> None:
+    """Print a progress message; or, if these are silenced, what scripts want of it, as a result.
+
+    >>> with silenced():
+    ...     tell_or_show("wrote runs/faq/model after 100 steps", "runs/faq/model")
+    runs/faq/model
+    """
+    show(shown) if _Screen.quiet else tell(line)
+
+
 def say(line: str) -> None:
     """Print a progress message on standard error, where standard output has the result."""
     if not _Screen.quiet or line.startswith(WARNING):

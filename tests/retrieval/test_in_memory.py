@@ -81,3 +81,16 @@ def test_a_temporary_milvus_leaves_nothing(model: BiEncoder, tmp_path: Path, mon
     with pytest.raises(KeyboardInterrupt):
         DenseIndex.in_memory(model, random_vectors(model, 50), SETTINGS["milvus"])
     assert not list(tmp_path.iterdir())
+
+
+def test_training_an_index_is_shown(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    def track(items: Any, description: str, **options: Any) -> Any:
+        shown.append(description)
+        return items
+
+    monkeypatch.setattr("remargin.retrieval.faiss.track", track)
+    for settings in (QUANTISED, BackendSettings("faiss", factory="Flat")):
+        DenseIndex.in_memory(model, random_vectors(model, 400), settings)
+    assert shown == ["training on 400 vectors", "indexing", "indexing"]  # a flat index is not trained

@@ -25,7 +25,7 @@ from remargin.cli.options import (
     threads_option,
 )
 from remargin.cli.options import DATA as COLLECTION
-from remargin.progress import tell
+from remargin.progress import tell_or_show
 
 NEEDED = "required, but for --resume"
 DATA, LOSS, SCHEDULE, SPEED, VALIDATION, OUTPUT = "Data", "Loss", "Schedule", "Speed", "Validation", "Output"
@@ -267,7 +267,9 @@ def fit(
     if resume == "":  # the one in --out
         given["resume"] = True
     fitted = remargin.fit(**{name: value for name, value in given.items() if name not in ("threads", "config")})
-    tell(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s")
+    tell_or_show(
+        f"wrote {fitted.model} after {fitted.steps:,} steps, {fitted.seconds:,.0f} s of training", str(fitted.model)
+    )
     parts = ("steps", "triplets", "seconds", "stopped_early", "measure", "before", "best", "weight", "fusion", "away")
     outcome = None if fitted.outcome is None else fitted.outcome.plain()
     return {"model": fitted.model, **{name: getattr(fitted, name) for name in parts}, "outcome": outcome}

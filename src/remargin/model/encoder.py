@@ -22,7 +22,7 @@ from remargin.model.ahead import ahead
 from remargin.model.backbone import load_backbone, longest_input, new_projection
 from remargin.model.compute import Compute, weights_state
 from remargin.model.folder import LONGEST_DEFAULT
-from remargin.model.packing import Packed, pack
+from remargin.model.packing import Packed
 from remargin.model.tokenizer import TextSettings, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.progress import track
 
@@ -319,7 +319,7 @@ class BiEncoder(nn.Module):
         compute, device = self._computing(), self.device
         groups = compute.groups(tokens.lengths, device, size)
         longest = int(tokens.lengths.max(initial=1)) if compute.packed and device.type != "cpu" else None
-        parts = (pack(tokens, rows, longest) for rows in groups)
+        parts = (compute.pack(tokens, rows, longest) for rows in groups)
         waiting: list[tuple[NDArray[np.int64], Tensor]] = []
 
         def encoded(part: Packed) -> Tensor:

@@ -205,11 +205,13 @@ class _Work:
         if not self._texts:
             raise InputError("there are no texts to encode", do="name another collection")
         self._journal.close()
+        fits: dict[str, int] = {}
         if only_longer and self._rows == self._texts and self._made.passage_length is not None:
+            fits = {"fits": self._made.passage_length}
             self._made, self._names = self._made.whole, self._names[:1]
         append_array(self._folder / "hashes.bin", 0, np.concatenate(self._hashes))
         header = {"format": FORMAT, "made": self._made.on_disk(), "rows": self._rows, "truncated": self._truncated}
-        header |= {"ids": self._ids.close()}
+        header |= {"ids": self._ids.close(), **fits}
         files = [self._folder / name for name in (*self._names, "hashes.bin", *Ids.FILES)]
         write_header(self._folder / HEADER, {**header, "sums": {file.name: Sums.of(file) for file in files}})
 

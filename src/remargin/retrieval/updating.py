@@ -113,6 +113,7 @@ def add_documents(folder: str | Path, vectors: Vectors, replacing: bool = False)
             `replacing`, for a document that is already there.
     """
     with _changing(Path(folder)) as index:
+        vectors = vectors.as_passages(index.made)
         index.require(vectors.made)
         if index.hybrid is not None:
             problem = "has BM25, too, which takes the texts, and vectors have none"

@@ -153,6 +153,7 @@ class Vectors:
         hashes: of the texts, to see which of them changed since.
         owners: for each row the text that it belongs to; None if every text has one row.
         truncated: how many texts were longer than the model reads, and were truncated.
+        fits: if no text is longer than this many tokens, a passage's length that was asked for, so that none was split.
     """
 
     made: Made
@@ -161,6 +162,7 @@ class Vectors:
     hashes: NDArray[np.uint64] = field(repr=False)
     owners: NDArray[np.uint32] | None = field(default=None, repr=False)
     truncated: int = 0
+    fits: int | None = None
 
     @classmethod
     def load(cls, folder: str | Path) -> Vectors:
@@ -186,6 +188,7 @@ class Vectors:
             map_array(folder / "hashes.bin", np.uint64, (texts,)),
             map_array(folder / "owners.bin", np.uint32, (header["rows"],)) if made.passage_length else None,
             header["truncated"],
+            header.get("fits"),
         )
 
     @classmethod
@@ -199,15 +202,26 @@ class Vectors:
     ) -> Vectors:
         """Encode documents into memory, one vector each, or one for each passage; these two as in `Made.by`."""
         made = Made.by(model, data, passage_length=passage_length, passage_overlap=passage_overlap)
-        texts, owners = list(documents.values()), None
+        texts, owners, fits = list(documents.values()), None, None
         hashes = text_hashes([Text(id, text) for id, text in documents.items()])
         if made.passage_length is None:
             matrix = model.encode_documents(texts)
         else:
             matrix, owners = model.encode_passages(texts, made.passage_length, made.passage_overlap)
             if passage_length == "auto" and len(matrix) == len(texts):
-                made, owners = made.whole, None
-        return cls(made, finite(matrix, made), list(documents), hashes, owners)
+                made, owners, fits = made.whole, None, made.passage_length
+        return cls(made, finite(matrix, made), list(documents), hashes, owners, fits=fits)
+
+    def as_passages(self, of: Made) -> Vectors:
+        """The same beside passages of an index, if no text is longer than they are: each is a passage of its own."""
+        if (
+            of.passage_length is None
+            or self.owners is not None
+            or (self.fits or of.passage_length + 1) > of.passage_length
+        ):
+            return self
+        made = replace(self.made, passage_length=of.passage_length, passage_overlap=of.passage_overlap)
+        return replace(self, made=made, owners=np.arange(len(self.ids), dtype=np.uint32))
 
     @property
     def split(self) -> Split:
@@ -248,6 +262,7 @@ class VectorsHeader(TypedDict):
     made: MadeOnDisk
     rows: Count
     truncated: Count
+    fits: NotRequired[Size]
     ids: IdsSize
     sums: BlockSums
 

@@ -51,7 +51,7 @@ from remargin.training.supervision import needs_scores
 from remargin.training.training_folder import TrainingFolder
 
 PAGE = "report.html"
-HALF = 0.5  # the blend whose model mines the negatives of the next round
+MINING_WEIGHT = 0.5  # of the trained model, in the blend that mines the negatives of the next round
 
 
 def fit(
@@ -301,7 +301,7 @@ def _round(
     learner, loss = _load(asked, settings, texts), settings.loss.build(start.similarity)
     train(learner, folder / "data", folder, loss, settings, None, (), resume=True, say=say)
     learner.query_length, learner.document_length = start.query_length, start.document_length
-    return blended(start, learner, HALF)
+    return blended(start, learner, MINING_WEIGHT)
 
 
 def _make_data(
