@@ -51,7 +51,7 @@ def small(source: str, model: Path) -> str:
 @pytest.mark.filterwarnings("default")  # those of other libraries are not what is tested here
 def test_an_example_runs(
     path: Path,
-    tiny_model: Callable[..., Path],
+    tiny_encoder: Callable[..., Path],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -59,7 +59,7 @@ def test_an_example_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("remargin.training.away.STDLIB", "docstrings:json,csv,string")
     monkeypatch.setattr("remargin.training.away.PARAGRAPHS", 40)
-    source = small(path.read_text(), tiny_model(positions=256))
+    source = small(path.read_text(), tiny_encoder(positions=256))
     exec(compile(source, str(path), "exec"), {"__name__": "__main__"})
     assert (tmp_path / LEAVES[path.stem]).exists()
     assert capsys.readouterr().out.strip()
