@@ -255,7 +255,7 @@ def test_commands_on_the_pages_have_the_options_that_they_are_shown_with() -> No
     assert checked > 20
 
 
-def test_the_python_examples_run(tiny_model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_python_examples_run(tiny_encoder: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import torch
 
     monkeypatch.chdir(tmp_path)
@@ -270,7 +270,7 @@ def test_the_python_examples_run(tiny_model: Any, monkeypatch: pytest.MonkeyPatc
         examples = re.findall(r"```python\n(?!# needs )(.*?)```", page.read_text(), re.DOTALL)
         count[page.stem] = len(examples)
         for example in examples:
-            here = re.sub(r'"[\w-]+/(all-MiniLM|distilbert)[\w-]+"', repr(str(tiny_model(positions=256))), example)
+            here = re.sub(r'"[\w-]+/(all-MiniLM|distilbert)[\w-]+"', repr(str(tiny_encoder(positions=256))), example)
             exec(here, names)
     assert {page: n for page, n in count.items() if n} == {
         "README": 2,

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from remargin.paper.pages import report
     from remargin.paper.running import planned, reproduce
     from remargin.reports.comparing import compare
+    from remargin.retrieval.asking import ask
     from remargin.retrieval.encoding import encode
     from remargin.retrieval.fusion import fuse
     from remargin.retrieval.indexing import index
     from remargin.retrieval.reranking import rerank
-    from remargin.retrieval.searching import ask, search
+    from remargin.retrieval.searching import search
     from remargin.retrieval.updating import update
     from remargin.serving.server import serve
     from remargin.study.learning_curve import curve
@@ -61,7 +62,7 @@ _HOMES = {
     "SoftmaxMarginLoss": "remargin.losses.softmax_margin",
     "Triplets": "remargin.data.triplets",
     "Validator": "remargin.training.validation",
-    "ask": "remargin.retrieval.searching",
+    "ask": "remargin.retrieval.asking",
     "benchmark": "remargin.paper.benchmarking",
     "blend": "remargin.training.blending",
     "compare": "remargin.reports.comparing",

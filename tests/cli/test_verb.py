@@ -34,9 +34,9 @@ def test_every_verb_has_both() -> None:
 
 
 @pytest.fixture
-def commands(data: str, tiny_model: Any, tmp_path: Path) -> dict[str, list[Any]]:
+def commands(data: str, tiny_encoder: Any, tmp_path: Path) -> dict[str, list[Any]]:
     """A command of each verb that works in a moment, in an order in which they need each other."""
-    model, base = tiny_model(positions=256), ["--data", data]
+    model, base = tiny_encoder(positions=256), ["--data", data]
     runs = [tmp_path / "bm25.trec", tmp_path / "dense.trec"]
     small = ["--steps", 1, "--batch-size", 16]
     return {

@@ -25,8 +25,8 @@ QUANTISED = BackendSettings("faiss", factory="HNSW8_SQ8")  # which is trained
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @pytest.mark.parametrize("name", [*SETTINGS, "quantised"])
-def test_rankings_are_those_of_an_index_on_disk(name: str, similarity: Any, tiny_model: Any, tmp_path: Path) -> None:
-    model = BiEncoder.from_pretrained(tiny_model("bert"), similarity=similarity, pooling="mean")
+def test_rankings_are_those_of_an_index_on_disk(name: str, similarity: Any, tiny_encoder: Any, tmp_path: Path) -> None:
+    model = BiEncoder.from_pretrained(tiny_encoder("bert"), similarity=similarity, pooling="mean")
     settings, vectors = {**SETTINGS, "quantised": QUANTISED}[name], random_vectors(model, 400)
     build_index(vectors, tmp_path / "index", settings)
     written = open_index(tmp_path / "index", model).search(QUERIES, 10).rankings

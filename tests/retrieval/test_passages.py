@@ -28,8 +28,8 @@ QUERIES = {"q1": "number 9", "q2": "query text of a model", "q3": "a value in th
 
 
 @pytest.fixture
-def folder(tiny_model: Any) -> Path:
-    path: Path = tiny_model("bert")
+def folder(tiny_encoder: Any) -> Path:
+    path: Path = tiny_encoder("bert")
     return path
 
 

@@ -18,6 +18,7 @@ from remargin.cli.options import (
     PER_TRIPLET,
     QUERY_LENGTH,
     QUERY_PREFIX,
+    SIMILARITY,
     START,
     TRIPLETS,
     config_option,
@@ -107,6 +108,7 @@ def fit(
     pooling: Annotated[str, _option(DATA, "Pooling of token vectors: auto, cls, cls+linear, cls+pooler or mean.")] = (
         "auto"
     ),
+    similarity: Annotated[str | None, _option(DATA, SIMILARITY, "the model's own, or cosine")] = None,
     query_length: Annotated[int | None, _option(DATA, QUERY_LENGTH, LENGTHS.format(30))] = None,
     document_length: Annotated[int | None, _option(DATA, DOCUMENT_LENGTH, LENGTHS.format(200))] = None,
     training_length: Annotated[

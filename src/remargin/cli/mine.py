@@ -14,9 +14,11 @@ from remargin.cli.options import (
     DocumentPrefix,
     Language,
     Overwrite,
+    Pooling,
     QueryLength,
     QueryPrefix,
     RequiredData,
+    Similarity,
     SkipBad,
     Split,
     Threads,
@@ -56,6 +58,8 @@ def mine(
     document_length: DocumentLength = None,
     query_prefix: QueryPrefix = None,
     document_prefix: DocumentPrefix = None,
+    pooling: Pooling = None,
+    similarity: Similarity = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
@@ -89,6 +93,8 @@ def mine(
         document_length=document_length,
         query_prefix=query_prefix,
         document_prefix=document_prefix,
+        pooling=pooling,
+        similarity=similarity,
     )
     if chosen := describe_choice(mined.language, language):
         tell(chosen)

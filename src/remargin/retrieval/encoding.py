@@ -48,6 +48,8 @@ def encode(
     document_length: int | None = None,
     query_prefix: str | None = None,
     document_prefix: str | None = None,
+    pooling: str | None = None,
+    similarity: str | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
 ) -> Vectors:
@@ -68,6 +70,8 @@ def encode(
         query_length, document_length: maximum lengths in tokens, instead of what the model says.
         query_prefix, document_prefix: put before every text, instead of what the model says. Documents keep what is
             given for queries, so that an index of them is searched with it.
+        pooling: how token vectors become one, such as "mean", and `similarity`, "cosine" or "dot": instead of what the
+            model's folder says. One that does not say them is refused without.
         skip_bad: skip bad input, and count it in a warning.
         overwrite: replace `out` if it is there.
 
@@ -83,13 +87,14 @@ def encode(
     if kind not in ("documents", "queries"):
         raise InputError(f"nothing called {kind!r} to encode", do="use documents or queries")
     refuse_existing(Path(out), overwrite, HEADER)
-    given = given_texts(query_length, document_length, query_prefix, document_prefix)
+    given = given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity)
     encoder = as_encoder(model, precision, **given)
     made = Made.by(encoder, str(data), kind, dtype, passage_length, passage_overlap)
+    made = replace(made, pooling=given.get("pooling"))
     if kind == "documents":
         made = replace(made, **{name: value for name, value in given.items() if name in OF_QUERIES})
     else:
-        refuse_idle("queries", [name for name in given if name not in OF_QUERIES])
+        refuse_idle("queries", [name for name in ("document_length", "document_prefix") if name in given])
     with counted_rejects(skip_bad) as rejects:
         texts = collection_texts(data, kind, rejects)
         return encode_texts(encoder, texts, out, made, overwrite, only_longer=passage_length == "auto")
@@ -127,6 +132,7 @@ def encode_texts(
     out = Path(out).resolve()
     refuse_existing(out, overwrite, HEADER)
     made = made or Made.by(model)
+    by = model if made.kind == "documents" else model.of_queries
     if made.model_fingerprint != model.fingerprint():
         raise InputError("these settings were made for another model", do="use Made.by(model, ...)")
     computed_in = str(encoding_dtype(model.precision, model.device))
@@ -137,8 +143,8 @@ def encode_texts(
         work = _Work(folder, made)
         blocks = batches(track(texts, "encoding"), TEXTS_AT_ONCE)
         try:
-            for planned in ahead(work.plan(block, model) for block in blocks):  # tokenised while others are encoded
-                work.write(planned, model)
+            for planned in ahead(work.plan(block, by) for block in blocks):  # tokenised while others are encoded
+                work.write(planned, by)
             work.close(only_longer)
         except BaseException:
             if not (folder / JOURNAL).stat().st_size:  # there is nothing to resume

@@ -22,7 +22,7 @@ from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
 from remargin.model.names import lasting_name
 from remargin.model.tokenizer import Kind
-from remargin.retrieval.encoders import OF_QUERIES
+from remargin.retrieval.encoders import AS_GIVEN
 
 Dtype = Literal["float32", "float16"]
 HEADER = "remargin_vectors.json"
@@ -47,6 +47,7 @@ class MadeOnDisk(TypedDict):
     kind: NotRequired[Kind]
     query_length: NotRequired[Size]
     query_prefix: NotRequired[str]
+    pooling: NotRequired[str]
 
 
 def read_passage_length(given: int | str | None) -> int | Literal["auto"] | None:
@@ -69,7 +70,7 @@ class Made:
 
     `dtype` is that of the numbers on disk. `passage_length` is in tokens, if documents were split into passages;
     neighbouring passages share `passage_overlap` tokens. `query_length` and `query_prefix` are those to search with,
-    where they are not the model's own.
+    where they are not the model's own; `pooling` is the encoder's, if it was given.
     """
 
     data: str
@@ -85,6 +86,7 @@ class Made:
     kind: Kind = "documents"
     query_length: int | None = None
     query_prefix: str | None = None
+    pooling: str | None = None
 
     @classmethod
     def by(
@@ -139,7 +141,7 @@ class Made:
 
     def on_disk(self) -> dict[str, Any]:
         """The fields for a header."""
-        given = {name: value for name, value in asdict(self).items() if value is not None or name not in OF_QUERIES}
+        given = {name: value for name, value in asdict(self).items() if value is not None or name not in AS_GIVEN}
         return {NAMES_ON_DISK.get(name, name): value for name, value in given.items()}
 
 

@@ -9,7 +9,8 @@ from remargin.errors import InputError
 from remargin.files.atomic import replace_folder
 from remargin.model.checkpoint import Progress
 from remargin.model.encoder import BiEncoder
-from remargin.model.folder import OURS, verify_model
+from remargin.model.folder import verify_model
+from remargin.model.parts import OURS
 from remargin.training.engine import Engine
 from remargin.training.log import Log, Meter
 from remargin.training.validation import Validator

@@ -17,12 +17,13 @@ from remargin.evaluation.measures import require_measures
 from remargin.evaluation.runs import Run
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.parts import remove_parts
+from remargin.losses.inputs import Similarity
 from remargin.mining.negatives import MiningSettings
 from remargin.mining.recipe import AGAIN, RECIPE, mine_for_training
 from remargin.model.blend import blended
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
-from remargin.model.folder import local_folder, read_settings
+from remargin.model.folder import local_folder
 from remargin.model.names import named_minilm
 from remargin.model.tokenizer import TextSettings
 from remargin.progress import WARNING, tell
@@ -78,6 +79,7 @@ def fit(
     tensorboard: bool = False,
     loggers: Sequence[str] | None = None,
     language: str = AUTO,
+    similarity: Similarity | None = None,
     resume: bool | str | Path = False,
     skip_bad: bool = False,
     say: Callable[[str], None] = tell,
@@ -116,7 +118,8 @@ def fit(
         preset: default, paper or released; see `FitSettings.preset`.
         triplets: a table of ids, as `mine` writes it. Without it, the triplets in a prepared folder; else triplets are
             mined with BM25.
-        pooling: how token vectors become one vector; see `BiEncoder`.
+        pooling: how token vectors become one vector; see `BiEncoder`. "auto" is what the model's folder says, or the
+            paper's for the family of a raw backbone.
         query_length, document_length: maximum lengths in tokens, as the model's folder says if they are not given; for
             the presets of the paper, 30 and 200. Longer documents are truncated in training, and split into passages
             where `search` and `index` rank them, and where `fit` measures.
@@ -172,6 +175,7 @@ def fit(
         preset=preset or "default",
         triplets=None if triplets is None else Path(triplets),
         pooling=pooling,
+        similarity=similarity,
         query_length=query_length,
         document_length=document_length,
         training_length=training_length,
@@ -192,7 +196,7 @@ def fit(
     )
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
-    settings = _loss_for(asked.model, settings, "target" in changes, say)
+    settings = asked.with_fitting_loss(settings, "target" in changes, say)
     return _fit(asked, settings, given_steps, resume, say)
 
 
@@ -222,7 +226,12 @@ def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool,
         learner = _load(asked, settings, texts)
         seen = look(first, learner, settings.seed)
         seen.in_training = texts.document_length != start.document_length
-        for line in [*_capped(asked, start.text_settings, texts), *seen.lines(passages=not asked.of_the_paper)]:
+        guesses = asked.guesses(start.pooling, start.similarity)
+        for line in [
+            *guesses,
+            *_capped(asked, start.text_settings, texts),
+            *seen.lines(passages=not asked.of_the_paper),
+        ]:
             say(line)
         measuring = Measuring(asked, first, settings, start, texts, dev, first_stage, away)
         if (why := measuring.fixed_weight()[1]) is not None:
@@ -261,7 +270,7 @@ def _load(asked: Request, settings: FitSettings, texts: TextSettings | None = No
     options: Any = own if texts is None else asdict(texts)
     if asked.of_the_paper:
         options |= {"lengths": PAPER_LENGTHS}
-    options |= {"pooling": asked.pooling, "seed": settings.seed, "precision": precision}
+    options |= {"pooling": asked.pooling, "similarity": asked.similarity, "seed": settings.seed, "precision": precision}
     return BiEncoder.from_pretrained(asked.model, **options)
 
 
@@ -271,14 +280,6 @@ def _capped(asked: Request, own: TextSettings, texts: TextSettings) -> list[str]
         return []
     read = f"{texts.document_length:,} tokens of a document, of {own.document_length:,} that the encoder reads"
     return [f"training reads at most {read} (--training-length)"]
-
-
-def _loss_for(model: str, settings: FitSettings, asked_for: bool, say: Callable[[str], None]) -> FitSettings:
-    """The settings with a loss that fits the encoder, as its folder describes it: the default one needs cosines."""
-    if asked_for or settings.loss.target != "softmax" or read_settings(local_folder(model)).similarity == "cosine":
-        return settings
-    say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
-    return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
 
 
 def _round_folder(asked: Request, number: int) -> Path:

@@ -23,7 +23,7 @@ from remargin.model.ahead import ahead
 from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, save_checkpoint
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
-from remargin.model.folder import OURS
+from remargin.model.parts import OURS
 from remargin.progress import tell
 from remargin.teacher.in_batch import InBatchTeacher
 from remargin.training.batches import Batches

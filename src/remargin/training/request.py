@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import shlex
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from remargin.data.preparation import read_prepared
 from remargin.data.tables import Rejects
 from remargin.errors import InputError, first_line, refuse_idle
 from remargin.files.atomic import on_disk
-from remargin.model.folder import LONGEST_DEFAULT
+from remargin.losses.inputs import Similarity
+from remargin.model.folder import LONGEST_DEFAULT, local_folder
+from remargin.model.layouts.base import open_encoder
 from remargin.model.names import what_works
 from remargin.model.tokenizer import TextSettings
 from remargin.retrieval.languages import AUTO, check_language
@@ -57,6 +60,7 @@ class Request:
     loggers: list[str] | None
     skip_bad: bool
     language: str = AUTO
+    similarity: Similarity | None = None
 
     def __post_init__(self) -> None:
         _ = self.weight  # an InputError if it makes no sense
@@ -101,6 +105,14 @@ class Request:
         """All of it as JSON has it."""
         return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
 
+    def guesses(self, pooling: str, similarity: str) -> list[str]:
+        """A line about how a raw backbone is used, as far as neither its folder nor the options say it."""
+        said = open_encoder(local_folder(self.model)).settings
+        guessed = [] if said.pooling or self.pooling != "auto" else [f"pooling {pooling}"]
+        guessed += [] if said.similarity or self.similarity else [f"similarity {similarity}"]
+        options = " and ".join(f"--{guess.split()[0]}" for guess in guessed)
+        return [f"{self.model} does not say how it is used: {', '.join(guessed)} ({options})"] if guessed else []
+
     @property
     def prepared(self) -> Path:
         """What to train on: the collection itself, if `prepare` wrote it with triplets and no others are given."""
@@ -121,6 +133,14 @@ class Request:
         asked = self.training_length or self.document_length
         document = asked or ready.get("document_length") or min(own.document_length, most or own.document_length)
         return replace(own, query_length=int(query), document_length=int(document))
+
+    def with_fitting_loss(self, settings: FitSettings, is_given: bool, say: Callable[[str], None]) -> FitSettings:
+        """The settings with a loss that fits the encoder, as its folder describes it: the default one needs cosines."""
+        similarity = self.similarity or open_encoder(local_folder(self.model)).settings.similarity or "cosine"
+        if is_given or settings.loss.target != "softmax" or similarity == "cosine":
+            return settings
+        say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
+        return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
 
     def dev_split(self, settings: FitSettings) -> str | None:
         """Dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
