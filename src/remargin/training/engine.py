@@ -218,7 +218,7 @@ class Engine:
 
     def _no_vectors(self) -> Tensor:
         """For `torch.cat`, which needs something to join where a device has no texts: a batch may be that small."""
-        return torch.zeros(0, self._dimension, device=self.device)
+        return torch.zeros(0, self._dimension, dtype=self.masters[0].dtype, device=self.device)
 
     @property
     def masters(self) -> list[torch.nn.Parameter]:

@@ -44,7 +44,8 @@ class Lead:
         self._said: dict[int, str] = {}
         self._reasons: Callable[[int], str | None] = lambda rank: None
         self.failure: OSError | InputError | None = None
-        self._seen = threading.Event()
+        self._seen, self._left = threading.Event(), threading.Event()  # by the thread; by whom it concerns
+        self._watcher: threading.Thread | None = None
         local = host in ("127.0.0.1", "localhost")
         self._door = socket.create_server(("127.0.0.1" if local else "", 0), backlog=size)
         self.address = f"{host} {self._door.getsockname()[1]} {self._secret}"
@@ -70,20 +71,25 @@ class Lead:
                         self._ends[end] = int(rank)
             if (rank_ended := ended()) is not None:
                 raise self._failure(rank_ended)
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
 
     def raise_failure(self, wait: float) -> None:
         """Raise what another process ended with, if one did; wait some seconds for that to be seen."""
         self._seen.wait(wait)
         if self.failure is not None:
-            failure, self._over = self.failure, True  # whoever has been told needs no ending
-            raise failure from None
+            self._left.set()
+            raise self.failure from None
 
     def close(self) -> None:
         """Tell the others that all is over."""
         self._over = True
+        self._left.set()
         self._tell_the_others()
-        self._door.close()
+        if self._watcher is not None:
+            self._watcher.join()
+        for end in (self._door, *self._ends):
+            end.close()
 
     def _watch(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -98,14 +104,14 @@ class Lead:
                     if not text and not self._over:
                         time.sleep(0.1)  # until the system knows why
                         self._fail(rank)
+                    if not text:
                         return
 
     def _fail(self, rank: int) -> None:
         self.failure = self._failure(rank)
         self._tell_the_others()
         self._seen.set()
-        time.sleep(LEAVES_BY_ITSELF)
-        if not self._over:
+        if not self._left.wait(LEAVES_BY_ITSELF):
             tell(f"error: {_words(self.failure)}", error=True)
             sys.stdout.flush()
             os._exit(2)
