@@ -72,6 +72,11 @@ def train_exactly(
         )  # fmt: skip
 
 
+def train_plainly(ranks: Ranks, folder: Path, data: Path, out: Path, settings: FitSettings) -> None:
+    """In float32, with dropout."""
+    train(BiEncoder.from_pretrained(folder), data, out, settings=settings, resume=True, say=silent, ranks=ranks)
+
+
 def state(out: Path) -> dict[str, Tensor]:
     """Weights, state of the loss, and the optimiser's moments, as the checkpoint has them."""
     tensors = safetensors.torch.load_file(out / "checkpoint" / "state.safetensors")
@@ -111,9 +116,10 @@ def bytes_sent(ranks: Ranks, cases: list[Case]) -> list[int]:
     """How many bytes this process sent to others for the forward and backward pass of each case, as the kernel says."""
     sent = []
     for case in cases:
+        time.sleep(0.3)  # until all is acknowledged
         before = _acknowledged()
         losses_alone(ranks, case)
-        time.sleep(0.3)  # until all is acknowledged
+        time.sleep(0.3)
         sent.append(_acknowledged() - before)
     return sent
 
@@ -127,9 +133,9 @@ def losses_alone(ranks: Ranks, case: Case) -> None:
 def _acknowledged() -> int:
     """Bytes that were sent and acknowledged over all TCP connections of this process: field 16 of tcp_info."""
     total = 0
-    for descriptor in os.listdir("/proc/self/fd"):
+    for descriptor in Path("/proc/self/fd").iterdir():
         try:
-            with socket.socket(fileno=os.dup(int(descriptor))) as connection:
+            with socket.socket(fileno=os.dup(int(descriptor.name))) as connection:
                 info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
         except OSError:  # no connection
             continue

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import csv
 import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from remargin.losses.contrastive import ContrastiveLoss
 from remargin.losses.margin import MarginLoss
@@ -22,7 +24,18 @@ from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
 from .conftest import together
-from .on_ranks import Case, batch_of, bytes_sent, differences, exchange, losses, losses_alone, state, train_exactly
+from .on_ranks import (
+    Case,
+    batch_of,
+    bytes_sent,
+    differences,
+    exchange,
+    losses,
+    losses_alone,
+    state,
+    train_exactly,
+    train_plainly,
+)
 
 SIZES = [pytest.param(size, marks=[] if size == 2 else pytest.mark.slow) for size in (2, 3)]
 Run = Callable[..., None]
@@ -62,7 +75,9 @@ def drawn(size: int = SIZE, dimension: int = DIMENSION, k: int = 0) -> list[Tens
 def ids(k: int = 0) -> tuple[Tensor, ...]:
     """Few enough that many pairs are known."""
     generator = torch.Generator().manual_seed(1)
-    return tuple(torch.randint(9, shape, generator=generator) for shape in ((SIZE,), (SIZE,), (SIZE, k) if k else (SIZE,)))
+    return tuple(
+        torch.randint(9, shape, generator=generator) for shape in ((SIZE,), (SIZE,), (SIZE, k) if k else (SIZE,))
+    )
 
 
 def every_variant() -> list[Case]:
@@ -152,7 +167,7 @@ TRAINING: dict[str, dict[str, Any]] = {
     "two teachers": {"target": "teacher", "in_batch": True},
     "padded": {"engine": "padded", "schedule": "constant", "attention_dropout": False},
 }
-FAST = ("softmax", "moments", "learned", "topics", "budget")
+FAST = ("moments", "learned", "topics")
 
 
 @pytest.mark.parametrize(
@@ -173,3 +188,58 @@ def test_twenty_steps_lead_to_the_weights_of_one_process(
     assert any(float(tensor.abs().max()) > 0 for key, tensor in begun.items() if key.endswith("exp_avg"))
     worst = differences(tmp_path / "one", tmp_path / "all")
     assert max(worst.values()) < 1e-9, max(worst.items(), key=lambda item: item[1])
+
+
+def test_any_number_of_processes_goes_on_where_another_number_stopped(
+    ranks: Ranks, scored: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    """The position in the data included: one process, several, one, several, against one without a stop."""
+    steady = {"batch_size": 7, "precision": "32", "schedule": "constant", "warm_up": 0.0, "target": "contrastive"}
+    arguments = (tiny_model("bert"), scored)
+    train_exactly(ALONE, *arguments, tmp_path / "straight", FitSettings.preset(steps=20, **steady))
+    for steps in (4, 9, 13, 20):
+        settings, several = FitSettings.preset(steps=steps, **steady), steps in (9, 20)
+        if several:
+            ranks.send(train_exactly, *arguments, tmp_path / "stopped", settings)
+        train_exactly(ranks if several else ALONE, *arguments, tmp_path / "stopped", settings)
+    worst = differences(tmp_path / "straight", tmp_path / "stopped")
+    assert max(worst.values()) < 1e-9, max(worst.items(), key=lambda item: item[1])
+
+
+def test_each_process_has_a_dropout_of_its_own_and_goes_on_with_it(
+    ranks: Ranks, scored: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    steady = {"batch_size": 7, "precision": "32", "schedule": "constant", "warm_up": 0.0}
+    for out, stops in (("straight", (6,)), ("stopped", (3, 6))):
+        for steps in stops:
+            arguments = (tiny_model("bert"), scored, tmp_path / out, FitSettings.preset(steps=steps, **steady))
+            ranks.send(train_plainly, *arguments)
+            train_plainly(ranks, *arguments)
+    assert set(differences(tmp_path / "straight", tmp_path / "stopped").values()) == {0.0}
+    tensors = safetensors.torch.load_file(tmp_path / "stopped" / "checkpoint" / "state.safetensors")
+    states = [tensors["rng.cpu"], *(tensors[f"rng.{rank}.cpu"] for rank in range(1, ranks.size))]
+    assert len({tuple(state.tolist()) for state in states}) == ranks.size
+
+
+def test_validation_by_all_processes_measures_what_one_measures(
+    ranks: Ranks, prepared: Path, tiny_model: Any, tmp_path: Path
+) -> None:
+    options = {"steps": 4, "batch_size": 7, "precision": "32", "validate_every": 2, "validation_depth": None}
+    settings = FitSettings.preset(learning_rate=1e-3, **options)
+    measured = []
+    for out, several in (("one", False), ("all", True)):
+        validator = Validator(prepared, "dev", settings, also=["RR"])
+        arguments = (tiny_model("bert"), prepared, tmp_path / out, settings)
+        if several:
+            ranks.send(train_exactly, *arguments)
+        train_exactly(ranks if several else ALONE, *arguments, validator)
+        with open(tmp_path / out / "metrics.csv", newline="") as file:
+            measured.append([row["validation"] for row in csv.DictReader(file) if row["validation"]])
+    assert measured[0] == measured[1]
+    assert len(measured[0]) == 3 > len(set(measured[0])) - 1 > 0  # it changes
+    best = [load_weights(tmp_path / out / "best") for out in ("one", "all")]
+    assert all(torch.allclose(best[0][name], best[1][name], rtol=0, atol=1e-6) for name in best[0])
+
+
+def load_weights(folder: Path) -> dict[str, Tensor]:
+    return safetensors.torch.load_file(folder / "model.safetensors")

@@ -63,16 +63,25 @@ class Lead:
             with suppress(TimeoutError):
                 end, _ = self._door.accept()
                 _keep_alive(end)
-                end.settimeout(GREETS_WITHIN)
-                with suppress(OSError, ValueError):
-                    secret, rank = end.makefile().readline().split()
-                    if secret == self._secret:
-                        end.settimeout(None)
-                        self._ends[end] = int(rank)
+                if (rank := self._rank_of(end)) is None:
+                    end.close()
+                else:
+                    self._ends[end] = rank
             if (rank_ended := ended()) is not None:
                 raise self._failure(rank_ended)
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
+
+    def _rank_of(self, end: socket.socket) -> int | None:
+        """Whose end it is, as the first line says; None for a stranger's."""
+        end.settimeout(GREETS_WITHIN)
+        try:
+            with end.makefile() as lines:
+                secret, rank = lines.readline().split()
+        except (OSError, ValueError):
+            return None
+        end.settimeout(None)
+        return int(rank) if secret == self._secret else None
 
     def raise_failure(self, wait: float) -> None:
         """Raise what another process ended with, if one did; wait some seconds for that to be seen."""
@@ -141,7 +150,8 @@ class Follow:
         self._end.settimeout(None)
         _keep_alive(self._end)
         self._end.sendall(f"{secret} {rank}\n".encode())
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
 
     def report(self, error: BaseException) -> None:
         """Tell the leader what this process ends with."""
@@ -154,6 +164,8 @@ class Follow:
         self._over = True
         with suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
+        self._watcher.join()
+        self._end.close()
 
     def _watch(self) -> None:
         text = _received(self._end)
