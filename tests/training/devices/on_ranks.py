@@ -166,7 +166,7 @@ def exchange(ranks: Ranks, out: Path) -> None:
     ranks.after_leader(lambda: name.touch(exist_ok=False) if ranks.leads else name.read_bytes())
 
 
-def fail(ranks: Ranks, rank: int, how: BaseException | int) -> None:
+def fail(ranks: Ranks, rank: int | None, how: BaseException | int) -> None:
     """One process ends in some way: with an error, or with a signal to itself. The others wait for it."""
     if ranks.rank == rank:
         if isinstance(how, BaseException):

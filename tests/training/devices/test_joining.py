@@ -84,13 +84,14 @@ def test_what_one_process_ends_with_the_leader_says(
 
     def lead() -> None:
         with together(2, tmp_path) as ranks:
-            ranks.send(fail, 1, how)
-            began.append(time.monotonic())
-            fail(ranks, 1, how)
+            for rank in (None, 1):  # first nobody: the others have to import this
+                began.append(time.monotonic())
+                ranks.send(fail, rank, how)
+                fail(ranks, rank, how)
 
     with pytest.raises(expected, match=words):
         lead()
-    assert time.monotonic() - began[0] < 10
+    assert time.monotonic() - began[1] < 10
 
 
 @pytest.fixture

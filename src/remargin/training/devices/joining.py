@@ -34,8 +34,9 @@ CONNECTS_WITHIN = timedelta(minutes=2)
 HERE = "127.0.0.1"
 ADDRESS = "lifeline"
 FOLLOWER = "from remargin.training.devices import joining as j; j.follow(j.World.of(None), j.CONNECTS_WITHIN)"
-# How long it may take until the lifeline knows that an exchange failed because another process has ended.
-SETTLES_WITHIN = 3.0
+# An exchange fails with a RuntimeError when another process has ended. A process that follows waits for so many
+# seconds to be ended with the others, before it takes the failure for its own; the leader waits for longer.
+SETTLES_WITHIN, HEARS_WITHIN = 2.0, 8.0
 
 
 @dataclass(frozen=True)
@@ -130,11 +131,8 @@ def leading(world: World, out: Path) -> Iterator[Ranks]:
         with _group(store, world) as ranks:
             yield ranks
             ranks.hear(None)
-    except (InputError, KeyboardInterrupt, SystemExit):
-        lifeline.raise_failure(0)
-        raise
-    except Exception:
-        lifeline.raise_failure(SETTLES_WITHIN)
+    except BaseException as error:
+        lifeline.raise_failure(HEARS_WITHIN if isinstance(error, RuntimeError) else 0)  # as exchanges raise
         raise
     finally:
         lifeline.close()
@@ -166,12 +164,13 @@ def follow(world: World, connects_within: timedelta = PATIENT) -> NoReturn:
         lifeline.report(error)
         code = 2
     except Exception as error:
-        time.sleep(SETTLES_WITHIN)  # if another process has ended, this one ends here
+        time.sleep(SETTLES_WITHIN if isinstance(error, RuntimeError) else 0)
         lifeline.report(error)
         traceback.print_exc()
         code = 1
     lifeline.close()
-    raise SystemExit(code)
+    sys.stderr.flush()
+    os._exit(code)  # at once: to take an interpreter down takes seconds, in which the leader waits for this process
 
 
 @contextmanager
