@@ -130,7 +130,7 @@ def test_every_loss_and_its_gradients_are_those_of_one_process(ranks: Ranks) -> 
 
 def test_bytes_are_those_of_the_shorter_way(ranks: Ranks) -> None:
     """As the kernel counts them: moments go around twice, in both passes; gathered vectors once, and back never."""
-    d, most = 64, 4 * 64 + 64
+    d, most = 128, 5 * 128
     cases: list[Case] = [
         (MarginLoss("distributed"), [part.float() for part in drawn(size, d)], {}, gather)
         for size, gather in ((most, True), (most, False), (60, False))
@@ -145,7 +145,7 @@ def test_bytes_are_those_of_the_shorter_way(ranks: Ranks) -> None:
     gathering = [others * 4 * d * 3 * -(-size // ranks.size) for size in (most, 60)]
     moments = 4 * (2 * others / ranks.size) * 2 * (d * d + d)
     for sent, expected in zip(bytes_of, [gathering[0], moments, gathering[1]], strict=True):
-        assert sent == pytest.approx(expected, rel=0.05, abs=3000)
+        assert sent == pytest.approx(expected, rel=0.1)
     assert bytes_of[1] < 0.6 * bytes_of[0]
 
 
