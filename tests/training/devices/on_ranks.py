@@ -116,12 +116,19 @@ def bytes_sent(ranks: Ranks, cases: list[Case]) -> list[int]:
     """How many bytes this process sent to others for the forward and backward pass of each case, as the kernel says."""
     sent = []
     for case in cases:
-        time.sleep(0.3)  # until all is acknowledged
-        before = _acknowledged()
+        before = _settled()
         losses_alone(ranks, case)
-        time.sleep(0.3)
-        sent.append(_acknowledged() - before)
+        sent.append(_settled() - before)
     return sent
+
+
+def _settled() -> int:
+    """Bytes acknowledged when no more are."""
+    before, now = -1, _acknowledged()
+    while now != before:
+        time.sleep(0.5)
+        before, now = now, _acknowledged()
+    return now
 
 
 def losses_alone(ranks: Ranks, case: Case) -> None:

@@ -128,6 +128,7 @@ def test_every_loss_and_its_gradients_are_those_of_one_process(ranks: Ranks) -> 
     assert through_moments >= 12
 
 
+@pytest.mark.slow  # and it waits for what a busy machine sends late
 def test_bytes_are_those_of_the_shorter_way(ranks: Ranks) -> None:
     """As the kernel counts them: moments go around twice, in both passes; gathered vectors once, and back never."""
     d, most = 128, 5 * 128
