@@ -211,6 +211,14 @@ def fit(
             "by memory",
         ),
     ] = None,
+    devices: Annotated[
+        int | None,
+        _option(
+            SPEED,
+            "Number of GPUs to train on, or of processes on the CPU; batches and gradients stay the same.",
+            "1; under torchrun, as it says",
+        ),
+    ] = None,
     threads: Annotated[int | None, threads_option(SPEED)] = None,
     validation_split: Annotated[
         str | None, _option(VALIDATION, "Split to validate on.", "dev, if there is one")

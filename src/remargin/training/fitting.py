@@ -21,8 +21,7 @@ from remargin.losses.inputs import Similarity
 from remargin.mining.negatives import MiningSettings
 from remargin.mining.recipe import AGAIN, RECIPE, mine_for_training
 from remargin.model.blend import blended
-from remargin.model.compute import fast_precision
-from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
+from remargin.model.encoder import BiEncoder
 from remargin.model.folder import local_folder
 from remargin.model.names import named_minilm
 from remargin.model.tokenizer import TextSettings
@@ -32,8 +31,10 @@ from remargin.reports.training_run import run_section
 from remargin.retrieval.languages import AUTO
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
+from remargin.training.devices.joining import World, follow, leading
+from remargin.training.devices.ranks import Ranks
+from remargin.training.devices.rounds import load_encoder, train_round
 from remargin.training.engine import require_precision
-from remargin.training.loop import train
 from remargin.training.measuring import Fit, Measuring
 from remargin.training.request import (
     OF_THE_PAPER,
@@ -80,6 +81,7 @@ def fit(
     loggers: Sequence[str] | None = None,
     language: str = AUTO,
     similarity: Similarity | None = None,
+    devices: int | None = None,
     resume: bool | str | Path = False,
     skip_bad: bool = False,
     say: Callable[[str], None] = tell,
@@ -139,6 +141,9 @@ def fit(
         loggers: further Lightning loggers, each a class and its arguments.
         language: of the texts, for BM25, which mines and is measured beside the model; see `BM25`. The model folder
             keeps it, so that `index` takes the same.
+        devices: train on so many GPUs of this machine, or as so many processes on its CPU, with the same batches. Where
+            torchrun started this program, it says how many there are, also on other machines; this function then
+            returns in the first process alone, and the others end with it.
         resume: the folder of an interrupted training run, which continues: all else follows from its config.yaml, and
             need not be given. True continues the one in `out`.
         skip_bad: leave bad input out, and count it.
@@ -147,6 +152,7 @@ def fit(
 
     Raises:
         InputError: for bad input, for settings that make no sense together, and if `out` holds something else.
+        ChildProcessError: if one of several processes has ended; the last checkpoint is kept.
 
     Example:
         >>> import tempfile
@@ -158,11 +164,14 @@ def fit(
         (2, 'model')
     """
     given = {name: value for name, value in locals().items() if value != DEFAULTS.get(name)}
+    world = World.of(devices)
+    if world.rank:
+        follow(world)
     if resume is True and data is None and model is None:
         resume = require_given(out=out)
     if not isinstance(resume, bool):
-        given = {name: value for name, value in given.items() if name not in ("resume", "say", "changes")} | changes
-        return _fit(*recorded(Path(resume), given), resume=True, say=say)
+        given = {name: value for name, value in given.items() if name not in NOT_RECORDED} | changes
+        return _fit(*recorded(Path(resume), given), resume=True, say=say, world=world)
     require_given(data=data, model=model, out=out)
     given_steps = settings is not None or changes.get("steps") is not None
     watched = asks_for_validation(settings, changes)
@@ -197,15 +206,17 @@ def fit(
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
     settings = asked.with_fitting_loss(settings, "target" in changes, say)
-    return _fit(asked, settings, given_steps, resume, say)
+    return _fit(asked, settings, given_steps, resume, say, world)
 
 
-def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool, say: Callable[[str], None]) -> Fit:
+def _fit(
+    asked: Request, settings: FitSettings, given_steps: bool, resume: bool, say: Callable[[str], None], world: World
+) -> Fit:
     """Do what `fit` is asked for."""
     unknown = {} if given_steps else {"steps": None}  # they follow from the data; schedule.json will have them
     folder = TrainingFolder(asked.out, {**asked.plain(), "settings": asdict(settings) | unknown}, resume)
     require_measures([settings.validation_measure])
-    start = _load(asked, settings)
+    start = load_encoder(asked, settings)
     loss = settings.loss.build(start.similarity)
     scored = "tas-balanced" if settings.sampler == "tas-balanced" else "teacher" if needs_scores(loss) else None
     if scored and asked.triplets is None and asked.prepared == asked.out / "data":
@@ -223,7 +234,7 @@ def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool,
         first = asked.prepared if asked.rounds == 1 else _round_folder(asked, 1) / "data"
         texts = asked.training_texts(start.text_settings, first)
         _make_data(asked, first, texts, settings, None, say)
-        learner = _load(asked, settings, texts)
+        learner = load_encoder(asked, settings, texts)
         seen = look(first, learner, settings.seed)
         seen.in_training = texts.document_length != start.document_length
         guesses = asked.guesses(start.pooling, start.similarity)
@@ -239,15 +250,17 @@ def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool,
         if dev not in ("dev", None):
             say(f"choices are made on {dev}: what it reaches there says little; measure it on another split")
         steps = settings.steps if given_steps else None
-        settings = replace(settings, steps=_steps(asked, settings, steps, learner, first, seen, measuring, say))
-        miner = None
-        for number in range(1, asked.rounds):
-            miner = _round(asked, number, start, texts, settings, miner, say)
-        if asked.rounds > 1:
-            _make_data(asked, asked.prepared, texts, settings, miner, say)
-        folder.add_hashes(_input_hashes(asked.prepared, asked.model))
+        settings = replace(settings, steps=_steps(asked, settings, steps, learner, first, seen, measuring, world, say))
         validator = measuring.while_training()
-        trained = train(learner, asked.prepared, asked.out, loss, settings, validator, logging, resume, say)
+        with leading(world, asked.out) as ranks:
+            miner = None
+            for number in range(1, asked.rounds):
+                miner = _round(ranks, asked, number, start, texts, settings, miner, say)
+            if asked.rounds > 1:
+                _make_data(asked, asked.prepared, texts, settings, miner, say)
+            folder.add_hashes(_input_hashes(asked.prepared, asked.model))
+            last = (asked.prepared, asked.out, loss, settings, validator, logging, resume, say)
+            trained = train_round(ranks, asked, texts, learner, *last)
         fitted = measuring.keep(learner, trained)
         measuring.report(fitted, seen)
         page = write_page(asked.out / PAGE, [run_section(asked.out)], f"Training run {asked.out.name}", overwrite=True)
@@ -259,19 +272,8 @@ def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool,
     return fitted
 
 
+NOT_RECORDED = ("resume", "devices", "say", "changes")  # what may be another one when a training run is resumed
 DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
-
-
-def _load(asked: Request, settings: FitSettings, texts: TextSettings | None = None) -> BiEncoder:
-    """The encoder to start from, to be kept as it is; with the lengths of training, to be trained."""
-    precision = settings.precision if settings.precision in ("32", "bf16") else fast_precision()  # of encoding
-    prefixes = {"query_prefix": asked.query_prefix, "document_prefix": asked.document_prefix}
-    own = {"query_length": asked.query_length, "document_length": asked.document_length, **prefixes}
-    options: Any = own if texts is None else asdict(texts)
-    if asked.of_the_paper:
-        options |= {"lengths": PAPER_LENGTHS}
-    options |= {"pooling": asked.pooling, "similarity": asked.similarity, "seed": settings.seed, "precision": precision}
-    return BiEncoder.from_pretrained(asked.model, **options)
 
 
 def _capped(asked: Request, own: TextSettings, texts: TextSettings) -> list[str]:
@@ -287,6 +289,7 @@ def _round_folder(asked: Request, number: int) -> Path:
 
 
 def _round(
+    ranks: Ranks,
     asked: Request,
     number: int,
     start: BiEncoder,
@@ -299,8 +302,8 @@ def _round(
     folder = _round_folder(asked, number)
     say(f"round {number} of {asked.rounds}")
     _make_data(asked, folder / "data", texts, settings, miner, say)
-    learner, loss = _load(asked, settings, texts), settings.loss.build(start.similarity)
-    train(learner, folder / "data", folder, loss, settings, None, (), resume=True, say=say)
+    learner, loss = load_encoder(asked, settings, texts), settings.loss.build(start.similarity)
+    train_round(ranks, asked, texts, learner, folder / "data", folder, loss, settings, None, (), True, say)
     learner.query_length, learner.document_length = start.query_length, start.document_length
     return blended(start, learner, MINING_WEIGHT)
 
@@ -350,6 +353,7 @@ def _steps(
     data: Path,
     seen: DataLook,
     measuring: Measuring,
+    world: World,
     say: Callable[[str], None],
 ) -> int:
     """How many steps: as given, or as follow from the data, and not more than there is time for. Says how long."""
@@ -364,7 +368,8 @@ def _steps(
     on_cpu = learner.device.type == "cpu"
     steps = min(most, steps_for(seen.pairs, size, asked.epochs, on_cpu)) if given is None else given
     rehearsal = rehearse(learner, data, settings)  # which leaves the learner as it is
-    overhead = rehearsal.encoding_seconds(measuring.tokens)
+    overhead = rehearsal.encoding_seconds(measuring.tokens)  # by this process alone
+    rehearsal = rehearsal.shared_by(world.faster)
     seconds = asked.rounds * rehearsal.seconds_per_step
     if asked.minutes is not None:
         within = steps_within(asked.minutes, seconds, overhead, steps)
