@@ -22,7 +22,7 @@ from remargin.mining.recipe import AGAIN, RECIPE, mine_for_training
 from remargin.model.blend import blended
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
-from remargin.model.folder import local_folder, read_settings
+from remargin.model.folder import local_folder
 from remargin.model.names import named_minilm
 from remargin.model.tokenizer import TextSettings
 from remargin.progress import WARNING, tell
@@ -38,6 +38,7 @@ from remargin.training.request import (
     OF_THE_PAPER,
     Request,
     asks_for_validation,
+    loss_for,
     make_logger,
     require_given,
     resolve_settings,
@@ -192,7 +193,7 @@ def fit(
     )
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
-    settings = _loss_for(asked.model, settings, "target" in changes, say)
+    settings = loss_for(asked.model, settings, "target" in changes, say)
     return _fit(asked, settings, given_steps, resume, say)
 
 
@@ -271,14 +272,6 @@ def _capped(asked: Request, own: TextSettings, texts: TextSettings) -> list[str]
         return []
     read = f"{texts.document_length:,} tokens of a document, of {own.document_length:,} that the encoder reads"
     return [f"training reads at most {read} (--training-length)"]
-
-
-def _loss_for(model: str, settings: FitSettings, asked_for: bool, say: Callable[[str], None]) -> FitSettings:
-    """The settings with a loss that fits the encoder, as its folder describes it: the default one needs cosines."""
-    if asked_for or settings.loss.target != "softmax" or read_settings(local_folder(model)).similarity == "cosine":
-        return settings
-    say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
-    return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
 
 
 def _round_folder(asked: Request, number: int) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import shlex
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from remargin.data.preparation import read_prepared
 from remargin.data.tables import Rejects
 from remargin.errors import InputError, first_line, refuse_idle
 from remargin.files.atomic import on_disk
-from remargin.model.folder import LONGEST_DEFAULT
+from remargin.model.folder import LONGEST_DEFAULT, local_folder, read_settings
 from remargin.model.names import what_works
 from remargin.model.tokenizer import TextSettings
 from remargin.retrieval.languages import AUTO, check_language
@@ -84,18 +85,7 @@ class Request:
     @property
     def weight(self) -> float | None:
         """The weight of the trained model: 1 without blending; None if dev chooses it."""
-        if self.blend == "auto":
-            return None
-        if self.blend == "off":
-            return 1.0
-        try:
-            weight = float(self.blend)
-        except ValueError:
-            weight = -1.0
-        if not 0 <= weight <= 1:
-            do = "use off, auto, or a weight from 0 (the start) to 1 (the trained model)"
-            raise InputError(f"blend is {self.blend!r}", do=do)
-        return weight
+        return parse_weight(self.blend)
 
     def plain(self) -> dict[str, Any]:
         """All of it as JSON has it."""
@@ -134,6 +124,26 @@ class Request:
             do = "name a split to stop on with --validation-split, but not the one that you will report"
             raise InputError("patience needs a dev split, and there is none", file=self.data, do=do)
         return None
+
+
+def parse_weight(blend: str) -> float | None:
+    """The weight of the trained model that `blend` asks for: 1 without blending; None if dev chooses it.
+
+    >>> parse_weight("off"), parse_weight("0.3"), parse_weight("auto")
+    (1.0, 0.3, None)
+    """
+    if blend == "auto":
+        return None
+    if blend == "off":
+        return 1.0
+    try:
+        weight = float(blend)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight <= 1:
+        do = "use off, auto, or a weight from 0 (the start) to 1 (the trained model)"
+        raise InputError(f"blend is {blend!r}", do=do)
+    return weight
 
 
 def require_given(**arguments: Any) -> str | Path:
@@ -181,6 +191,14 @@ def resolve_settings(settings: FitSettings | None, preset: str | None, changes: 
     if settings.schedule != "exponential":
         refuse_idle("other schedules than exponential", [name for name in given if name == "gamma"])
     return settings
+
+
+def loss_for(model: str, settings: FitSettings, asked_for: bool, say: Callable[[str], None]) -> FitSettings:
+    """The settings with a loss that fits the encoder, as its folder describes it: the default one needs cosines."""
+    if asked_for or settings.loss.target != "softmax" or read_settings(local_folder(model)).similarity == "cosine":
+        return settings
+    say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
+    return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
 
 
 def make_logger(text: str, out: Path) -> Any:
