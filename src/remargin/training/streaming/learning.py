@@ -237,7 +237,7 @@ class _Home:
             say("no dev split: each validation accepts a blend, without measuring it")
             return cls(documents, relevant, None, fixed)
         dev = Collection.load(asked.data, split, asked.skip_bad)
-        home = Validator.of(dev, model, settings, language=asked.language, passages=True)
+        home = Validator.of(dev, model, settings, language=asked.language)
         few = len(home.queries) < FEWEST_QUERIES
         if few and asked.weight is None:
             say(f"{len(home.queries)} {split} queries are too few to choose by: each validation accepts a blend")

@@ -157,6 +157,7 @@ class StreamTraining:
                     self._log(value, rates(step - 1), pace.read(), margins)
                 if to_validate:
                     self._validate(save)
+                    pace.read()
                 elif step % settings.save_every == 0:
                     save()
                 if asked:

@@ -16,9 +16,9 @@ from remargin.training.request import parse_weight
 from remargin.training.settings import FitSettings
 from remargin.training.streaming.batches import NegativesOf
 
-WARM_UP = 50  # steps; then the learning rate is constant
-# Where a stream differs from the defaults of `fit`: votes come slowly, and there is no end to decay towards.
-DEFAULTS: dict[str, Any] = {"batch_size": 32, "learning_rate": 5e-5}
+WARM_UP = 20  # steps; then the learning rate is constant
+# Votes come slowly, and there is no end to decay towards: the mean of the default rate, which decays to 0.
+DEFAULTS: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-4}
 CONSTANT: dict[str, Any] = {"schedule": "constant", "steps": 1000, "warm_up": WARM_UP / 1000}
 # Settings of `fit` that need to know all triplets beforehand, or the end of training.
 WITHOUT_EFFECT = (
@@ -104,9 +104,9 @@ def require_share(most_rejects: float, wait: float | None) -> None:
         raise InputError(f"wait is {wait}", do="it is a number of seconds, or left out to wait for ever")
 
 
-def is_stream(folder: str | Path) -> bool:
+def is_stream(folder: str | Path | None) -> bool:
     """Whether a folder is of a training run on a stream."""
-    if not (Path(folder) / CONFIG).is_file():
+    if folder is None or not (Path(folder) / CONFIG).is_file():
         return False
     return "stream" in read_config(Path(folder), "start another training run")["asked"]
 

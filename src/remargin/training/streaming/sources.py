@@ -126,7 +126,7 @@ class GrowingFile:
         self._path, self._name, self._taken, self._say = path, name, taken, say
         self._last = position
         self._number, self._end = (0, 0) if position is None else (position.number, position.end)
-        self._seen: int | None = None  # the file's inode number
+        self._seen: object = None  # the state of the file when it was looked at last
 
     def take(self, most: int, closing: bool = False) -> list[Line]:
         """The next lines; see `Source.take`."""
@@ -134,10 +134,11 @@ class GrowingFile:
             return []
         lines: list[Line] = []
         with open(self._path, "rb") as file:
-            now = os.fstat(file.fileno())
-            if now.st_ino != self._seen or now.st_size < self._end:
+            about = os.fstat(file.fileno())
+            now = about.st_ino, about.st_size, about.st_mtime_ns
+            if now != self._seen:  # an inode's number may be that of a file that was replaced
                 self._find_again(file)
-                self._seen = now.st_ino
+                self._seen = now
             file.seek(self._end)
             while len(lines) < most and (line := self._next(file, closing)) is not None:
                 if line.content.strip():

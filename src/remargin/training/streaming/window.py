@@ -57,11 +57,11 @@ class Window(nn.Module):
     def rest(self, count: int) -> int:
         """How many examples to draw when no more will come: those that wait, in batches that differ in size by one.
 
-        None if a single one waits.
+        None if a single one waits, unless batches are to be of one.
         """
         batches = -(-self.waiting // count)
         size = -(-self.waiting // batches) if batches else 0
-        return size if size >= LEAST else 0
+        return size if size >= min(LEAST, count) else 0
 
     def batch(self, count: int) -> list[Taken]:
         """Draw that many examples, of those that wait."""
