@@ -287,7 +287,7 @@ def fit(
         remargin fit --data pairs:faq.csv --model minilm --out runs/faq
         remargin fit --data pairs:faq.csv --model minilm --minutes 10 --out runs/quick
         remargin fit --resume runs/faq
-        remargin fit --stream votes.jsonl --data pairs:faq.csv --model runs/faq/model --out runs/votes
+        remargin fit --stream votes.jsonl --data faq/ --model minilm --out run
     """
     given = {name: value for name, value in locals().items() if value is not None}
     import remargin

@@ -146,8 +146,8 @@ def test_killed_50_times_a_stream_loses_no_line_and_trains_on_each_once(
         assert [line for line in lines if "metrics.csv" not in line] == []
         count = ", ".join(f"{count} {how}" for how, count in kills.items())
         say_at_the_end(
-            f"a stream of {LINES:,} lines, killed {kills.total()} times ({count}): "
-            f"{len(of_kind['example']):,} examples, each trained on once; {len(accounts.replays):,} of them were replayed after kills, {most} times at most; "
+            f"{LINES:,} lines, killed {kills.total()} times ({count}): {len(of_kind['example']):,} examples, "
+            f"each trained on once; {len(accounts.replays):,} of them replayed after kills, {most} times at most; "
             f"{len(rejects)} rejects, {len(of_kind['against'])} votes against; the same model as undisturbed"
         )
 

@@ -169,7 +169,9 @@ class StreamJournal:
 
     def _example(self, entry: Entry) -> Example:
         example = self._read(entry["text"])
-        assert example is not None
+        if example is None:
+            problem = f"line {entry['number']:,} of {entry['source']} is kept as an example, which it is not"
+            raise InputError(problem, file=self.path, do=REMEDY)
         return example
 
     def _count(self, entry: Entry) -> None:

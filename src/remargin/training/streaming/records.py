@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypedDict
 
+from remargin.errors import InputError
 from remargin.files.appended import Appended
 from remargin.files.ledger import Ledger, read_ledger
 from remargin.files.shapes import Size
@@ -18,7 +19,7 @@ COLUMNS = (
     "target_mean", "target_min", "target_max", "temperature", "learning_rate", "triplets_per_second",
     "rejected", "waiting", "weight", "validation", "away",
 )  # fmt: skip
-Ranges = list[list[int]]
+Ranges = list[tuple[int, int]]
 
 
 class Step(TypedDict):
@@ -49,19 +50,21 @@ class TrainedLines:
     def __init__(self, folder: Path, checkpoint: int) -> None:
         self._file = Appended(folder / TRAINED, Step, REMEDY)
         later = (stored.entry["lines"] for stored in self._file.scan() if stored.entry["step"] > checkpoint)
-        self._again = {line for ranges in later for first, last in ranges for line in range(first, last + 1)}
+        self._again = {(first, last) for ranges in later for first, last in ranges}
+        self._replayed = set[int]()
 
     def replay(self) -> str | None:
         """The lines that were trained on after the checkpoint, in words; None if there are none."""
-        listed = [f"{first:,} to {last:,}" if last > first else f"{first:,}" for first, last in as_ranges(self._again)]
+        listed = [f"{first:,} to {last:,}" if last > first else f"{first:,}" for first, last in joined(self._again)]
         return f"lines {', '.join(listed)} of the stream" if listed else None
 
     def add(self, step: int, lines: Iterable[int]) -> None:
         """Write down what a step is about to train on."""
         numbers = set(lines)
-        replayed = numbers & self._again
-        self._again -= numbers
-        self._file.append([{"step": step, "lines": as_ranges(numbers), "replayed": as_ranges(replayed)}], flush=False)
+        replayed = {n for n in numbers - self._replayed if any(first <= n <= last for first, last in self._again)}
+        self._replayed |= replayed
+        made = {name: joined((n, n) for n in of) for name, of in (("lines", numbers), ("replayed", replayed))}
+        self._file.append([{"step": step, **made}], flush=False)
 
 
 class Metrics:
@@ -75,6 +78,9 @@ class Metrics:
     def __init__(self, folder: Path, step: int) -> None:
         path = folder / METRICS
         rows = read_ledger(path, REMEDY, COLUMNS).rows if path.exists() else []
+        for line, row in enumerate(rows, start=2):
+            if not row.get("step", "").isdecimal():
+                raise InputError("no step", file=path, line=line, do=REMEDY)
         self._ledger = Ledger(path, COLUMNS, [row for row in rows if int(row["step"]) <= step])
 
     def add(self, **values: Any) -> None:
@@ -83,16 +89,16 @@ class Metrics:
         self._ledger.append({name: f"{v:.6g}" if isinstance(v, float) else v for name, v in given.items()})
 
 
-def as_ranges(numbers: Iterable[int]) -> Ranges:
-    """Numbers as ranges, each by its first and its last.
+def joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Ranges, each by its first and its last number, in order and without gaps between them where there are none.
 
-    >>> as_ranges([7, 1, 2, 3])
-    [[1, 3], [7, 7]]
+    >>> joined([(7, 7), (1, 2), (3, 3), (2, 3)])
+    [(1, 3), (7, 7)]
     """
-    ranges: Ranges = []
-    for number in sorted(numbers):
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
+    made: Ranges = []
+    for first, last in sorted(ranges):
+        if made and first <= made[-1][1] + 1:
+            made[-1] = made[-1][0], max(made[-1][1], last)
         else:
-            ranges.append([number, number])
-    return ranges
+            made.append((first, last))
+    return made

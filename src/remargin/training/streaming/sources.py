@@ -161,10 +161,11 @@ class GrowingFile:
         if last is None:
             self._number = self._end = 0
             return
-        file.seek(max(0, last.end - last.size))
-        raw = _read_line(file)
-        if raw is not None and (raw.size, raw.sum) == (last.size, last.sum):
-            return
+        if last.size <= last.end <= os.fstat(file.fileno()).st_size:
+            file.seek(last.end - last.size)
+            raw = _read_line(file)
+            if raw is not None and (raw.size, raw.sum) == (last.size, last.sum):
+                return
         file.seek(0)
         self._number = self._end = kept = 0
         number, known = 0, self._taken(self._name)
