@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import torch
 from remargin import BiEncoder, InputError, fit, stream
 from remargin.serving.loading import files_state
 from remargin.training.streaming import learning
-from remargin.training.streaming.batches import Miner
+from remargin.training.streaming.batches import Miner, StreamBatches
+from remargin.training.streaming.examples import Example
+from remargin.training.streaming.journal import Taken
 from remargin.training.streaming.loop import StreamTraining
 from remargin.training.streaming.request import recorded_stream
 from remargin.training.streaming.sources import StandardInput
@@ -124,6 +127,23 @@ def test_resumed_comes_to_what_it_would_have_come_to(
     assert any("are replayed" in line for line in said)
 
 
+def test_ctrl_c_keeps_the_step_that_was_being_made(run: Run, tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt(line: str) -> None:
+        if line.startswith("step 1 "):
+            signal.raise_signal(signal.SIGINT)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(say=interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    stream(resume=tmp_path / "run", wait=0, say=lambda line: None)
+    assert [row[0] for row in trained(tmp_path / "run")] == [1, 2, 3, 4]
+    assert not any(row[2] for row in trained(tmp_path / "run"))
+
+
 def test_standard_input_and_a_folder_give_the_same_as_a_file(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +225,26 @@ def test_negatives_are_of_the_index_and_never_known_to_be_relevant() -> None:
     assert miner.draw(1, 2, known={"apple pie"}) == first, "the same line gets the same negatives"
     with pytest.raises(InputError, match="too few documents"):
         miner.draw(1, 5, known={"apple pie"})
+
+
+@pytest.mark.parametrize("per_triplet", [1, 3])
+def test_a_batch_has_the_lines_negatives_and_sees_which_texts_are_the_same(tiny_model: Any, per_triplet: int) -> None:
+    model = BiEncoder.from_pretrained(tiny_model("bert"))
+    documents = {f"d{n}": f"the {word} value" for n, word in enumerate("abcdefgh")}
+    batches = StreamBatches(model, Miner(documents, {}, "bm25"), per_triplet, longest=32)
+    lines = [
+        Taken(0, 1, Example("the value", "one text", None, ("x", "y"))),
+        Taken(0, 2, Example("The  value", "x", None)),
+    ]
+    batch = batches.batch(lines)
+    vectors = torch.arange(float(len(batch.texts.lengths)))[:, None]
+    queries, positives, negatives = batch.split(vectors)
+    assert [len(queries), len(positives), negatives.shape[:-1].numel()] == [2, 2, 2 * per_triplet]
+    assert batch.queries.tolist() == [0, 0]
+    own, mined = batch.negatives.reshape(2, -1).tolist()
+    x, y = batch.positives[1], own[-2] if per_triplet > 1 else None
+    assert own == ([x] if per_triplet == 1 else [x, y, x])
+    assert not {*mined} & {*own, *batch.positives.tolist()}
 
 
 def test_what_has_no_effect_on_a_stream_is_refused(run: Run, tmp_path: Path) -> None:
