@@ -11,9 +11,9 @@ import pytest
 
 from remargin import stream
 
-LINES, CHARACTERS, BATCH = 12_000, 8_000, 64
+LINES, CHARACTERS, BATCH = 12_000, 4_000, 64
 SETTLED = 20  # steps after which everything that is made once is there
-MOST = 32 << 20  # bytes, which allocators hold back; the lines have three times as many
+MOST = 24 << 20  # bytes, which allocators may hold back; the lines have twice as many
 
 
 def resident() -> int:
@@ -22,9 +22,9 @@ def resident() -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-@pytest.mark.parametrize("shuffle", [1, 500])
-def test_memory_does_not_grow_with_the_stream(tiny_model: Any, tmp_path: Path, shuffle: int) -> None:
+def test_memory_does_not_grow_with_the_stream(tiny_model: Any, tmp_path: Path) -> None:
     with open(tmp_path / "in.jsonl", "w") as file:
         for n in range(LINES):
             texts = {"query": f"query {n}", "positive": f"{n} " + "value " * (CHARACTERS // 6), "negative": "other"}
@@ -41,7 +41,7 @@ def test_memory_does_not_grow_with_the_stream(tiny_model: Any, tmp_path: Path, s
         tiny_model("bert"),
         tmp_path / "run",
         wait=0,
-        shuffle=shuffle,
+        shuffle=500,
         batch_size=BATCH,
         training_length=16,
         log_every=SETTLED,
@@ -52,5 +52,5 @@ def test_memory_does_not_grow_with_the_stream(tiny_model: Any, tmp_path: Path, s
     assert done.examples == LINES
     written = (tmp_path / "in.jsonl").stat().st_size
     print(f"{written:,} bytes of lines; memory in MB: {[size >> 20 for size in sizes.values()]}")
-    assert written > 2.5 * MOST
+    assert written > 1.9 * MOST
     assert max(sizes.values()) - sizes[SETTLED] < MOST

@@ -15,6 +15,7 @@ from remargin.data.tables import Rejects
 from remargin.errors import InputError
 from remargin.evaluation.measures import require_measures
 from remargin.files.checksums import sha256
+from remargin.model.checkpoint import own_random_state
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import LONGEST_DEFAULT, local_folder
 from remargin.model.names import named_minilm
@@ -151,6 +152,7 @@ PARAMETERS = {name: parameter.default for name, parameter in inspect.signature(s
 OF_NOW = ("wait", "most_rejects", "from_start", "resume", "say", "changes")  # need not stay the same
 
 
+@own_random_state()
 def _stream(
     asked: StreamRequest,
     settings: FitSettings,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, save_checkpoint
+from remargin.model.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
 from remargin.training.engine import Engine
@@ -108,7 +108,6 @@ class StreamTraining:
             say(f"resuming after step {self._progress.step:,}{again}")
         self._resumed = resumed
 
-    @own_random_state()
     def run(self, source: Source, wait: float | None = None) -> Streamed:
         """Train until the stream ends: for ever, unless `wait` says after how many silent seconds it does."""
         settings, progress, device = self._settings, self._progress, self._learner.device
