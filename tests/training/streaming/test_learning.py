@@ -16,7 +16,7 @@ import torch
 
 from remargin import BiEncoder, InputError, fit, stream
 from remargin.serving.loading import files_state
-from remargin.training.streaming import learning
+from remargin.training.streaming import learning, loop
 from remargin.training.streaming.batches import Miner, StreamBatches
 from remargin.training.streaming.examples import Example
 from remargin.training.streaming.journal import Taken
@@ -125,6 +125,21 @@ def test_resumed_comes_to_what_it_would_have_come_to(
     assert all(row[1] == row[2] for row in again)
     assert [row[0] for row in again] == [step], "the only step after a checkpoint"
     assert any("are replayed" in line for line in said)
+
+
+def test_killed_before_the_first_checkpoint_it_begins_anew(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any, **__: Any) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "save_checkpoint", killed)
+        with pytest.raises(KilledError):
+            run()
+    stream(resume=tmp_path / "run", wait=0, say=lambda line: None)
+    rows = (tmp_path / "run" / "metrics.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["step", "0", "1", "2", "3", "3", "4", "4"]
 
 
 def test_ctrl_c_keeps_the_step_that_was_being_made(run: Run, tmp_path: Path) -> None:

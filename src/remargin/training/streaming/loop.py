@@ -101,7 +101,7 @@ class StreamTraining:
             acceptance.value = self._progress.best
             self._validated = self._progress.validations[-1][0] if self._progress.validations else 0
         self._trained = TrainedLines(out, self._progress.step)
-        self._metrics = Metrics(out, self._progress.step)
+        self._metrics = Metrics(out, self._progress.step if resumed else None)
         if resumed:
             replay = self._trained.replay()
             again = f"; {replay} were trained on after that checkpoint, and are replayed" if replay else ""

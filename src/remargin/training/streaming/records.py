@@ -72,16 +72,16 @@ class Metrics:
 
     Args:
         folder: of the training run.
-        step: of the checkpoint that training goes on from; later rows go.
+        step: of the checkpoint that training goes on from; later rows go. None if there is none: all rows go.
     """
 
-    def __init__(self, folder: Path, step: int) -> None:
+    def __init__(self, folder: Path, step: int | None) -> None:
         path = folder / METRICS
-        rows = read_ledger(path, REMEDY, COLUMNS).rows if path.exists() else []
+        rows = read_ledger(path, REMEDY, COLUMNS).rows if step is not None and path.exists() else []
         for line, row in enumerate(rows, start=2):
             if not row.get("step", "").isdecimal():
                 raise InputError("no step", file=path, line=line, do=REMEDY)
-        self._ledger = Ledger(path, COLUMNS, [row for row in rows if int(row["step"]) <= step])
+        self._ledger = Ledger(path, COLUMNS, [row for row in rows if int(row["step"]) <= (step or 0)])
 
     def add(self, **values: Any) -> None:
         """Write a row. What is None stays empty."""
