@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from remargin.training.inspection import inspect
     from remargin.training.loop import train
     from remargin.training.settings import FitSettings
+    from remargin.training.streaming.learning import stream
     from remargin.training.validation import Validator
     from remargin.versions import info
 
@@ -84,6 +85,7 @@ _HOMES = {
     "rerank": "remargin.retrieval.reranking",
     "search": "remargin.retrieval.searching",
     "serve": "remargin.serving.server",
+    "stream": "remargin.training.streaming.learning",
     "sweep": "remargin.study.sweeping",
     "teach": "remargin.teacher.teaching",
     "train": "remargin.training.loop",
@@ -123,6 +125,7 @@ __all__ = [
     "rerank",
     "search",
     "serve",
+    "stream",
     "sweep",
     "teach",
     "train",

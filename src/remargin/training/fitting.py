@@ -40,6 +40,7 @@ from remargin.training.request import (
     OF_THE_PAPER,
     Request,
     asks_for_validation,
+    loss_for,
     make_logger,
     require_given,
     resolve_settings,
@@ -205,7 +206,7 @@ def fit(
     )
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
-    settings = asked.with_fitting_loss(settings, "target" in changes, say)
+    settings = loss_for(asked.model, settings, "target" in changes, say, asked.similarity)
     return _fit(asked, settings, given_steps, resume, say, world)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
@@ -40,6 +39,7 @@ from remargin.training.settings import FitSettings
 from remargin.training.stopping import Stopping
 from remargin.training.supervision import loss_arguments, margin_scale, require_teachers, statistics
 from remargin.training.validation import Validator
+from remargin.training.watch import Watch
 
 # Settings that must stay the same when a training run is resumed. So must its loss.
 FIXED = (
@@ -47,10 +47,6 @@ FIXED = (
     "schedule", "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout",
 )  # fmt: skip
 SEEDS_APART = 0x9E3779B9  # of one process's dropout and the next one's: far from the seeds that people choose
-# Mean cosine among a batch's positives: above the first, an encoder has collapsed in training; above the second, its
-# vectors are all the same, which is too much even for one that began collapsed.
-COLLAPSED = 0.9999
-ALL_THE_SAME = 1 - 1e-7
 
 
 @dataclass
@@ -168,7 +164,7 @@ def train(
         best.restore()
     say(_describe(device, batches, settings, ranks))
     say(engine.describe() + ("" if settings.attention_dropout else "; no attention dropout"))
-    before_stop, watch = progress.seconds, _Watch(settings, progress)
+    before_stop, watch = progress.seconds, Watch(settings, progress)
     rate = matmul_rate(device, dtype) if device.type == "cuda" else None
     meter = Meter(engine.operations_per_token, rate, ranks)
     numbers = itertools.count(progress.step * settings.accumulate)
@@ -316,24 +312,3 @@ def _describe(device: torch.device, batches: Batches, settings: FitSettings, ran
     of_what = f"{triplets:g} triplets{several} ({epochs:.2f} epochs of {sampler.epoch})"
     where = str(device) if ranks.alone else f"{ranks.size} devices ({device.type})"
     return f"{settings.steps:,} steps of {of_what} on {where}"
-
-
-class _Watch:
-    """Stops training that has gone wrong, and says why."""
-
-    def __init__(self, settings: FitSettings, progress: Progress) -> None:
-        self._do = f"use a lower learning rate than {settings.learning_rate:g}, or a longer warm-up"
-        self._progress = progress
-
-    def check(self, loss: Tensor, positives: Tensor) -> None:
-        """Raise an InputError if a step's loss is not a number, or its vectors are all alike."""
-        step = self._progress.step
-        if not math.isfinite(loss.item()):
-            raise InputError(f"the loss is {loss.item()} at step {step}", do=self._do)
-        unit = nn.functional.normalize(positives.detach().double(), dim=1)
-        pairs = len(unit) * (len(unit) - 1)
-        alike = float((unit.sum(0).square().sum() - len(unit)) / max(1, pairs))
-        if step == 1 and alike > COLLAPSED:
-            self._progress.began_alike = True  # an encoder without any training is like that, and may yet learn
-        if pairs and alike > (ALL_THE_SAME if self._progress.began_alike else COLLAPSED):
-            raise InputError(f"the encoder has collapsed at step {step}: it maps all texts to one vector", do=self._do)

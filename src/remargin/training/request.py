@@ -88,18 +88,7 @@ class Request:
     @property
     def weight(self) -> float | None:
         """The weight of the trained model: 1 without blending; None if dev chooses it."""
-        if self.blend == "auto":
-            return None
-        if self.blend == "off":
-            return 1.0
-        try:
-            weight = float(self.blend)
-        except ValueError:
-            weight = -1.0
-        if not 0 <= weight <= 1:
-            do = "use off, auto, or a weight from 0 (the start) to 1 (the trained model)"
-            raise InputError(f"blend is {self.blend!r}", do=do)
-        return weight
+        return parse_weight(self.blend)
 
     def plain(self) -> dict[str, Any]:
         """All of it as JSON has it."""
@@ -134,14 +123,6 @@ class Request:
         document = asked or ready.get("document_length") or min(own.document_length, most or own.document_length)
         return replace(own, query_length=int(query), document_length=int(document))
 
-    def with_fitting_loss(self, settings: FitSettings, is_given: bool, say: Callable[[str], None]) -> FitSettings:
-        """The settings with a loss that fits the encoder, as its folder describes it: the default one needs cosines."""
-        similarity = self.similarity or open_encoder(local_folder(self.model)).settings.similarity or "cosine"
-        if is_given or settings.loss.target != "softmax" or similarity == "cosine":
-            return settings
-        say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
-        return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
-
     def dev_split(self, settings: FitSettings) -> str | None:
         """Dev, if there is one. Another split, the one to be reported above all, only if it is asked for by name."""
         source, split = open_source(self.data, Rejects(skip=self.skip_bad)), self.validation_split or "dev"
@@ -154,6 +135,26 @@ class Request:
             do = "name a split to stop on with --validation-split, but not the one that you will report"
             raise InputError("patience needs a dev split, and there is none", file=self.data, do=do)
         return None
+
+
+def parse_weight(blend: str) -> float | None:
+    """The weight of the trained model that `blend` asks for: 1 without blending; None if dev chooses it.
+
+    >>> parse_weight("off"), parse_weight("0.3"), parse_weight("auto")
+    (1.0, 0.3, None)
+    """
+    if blend == "auto":
+        return None
+    if blend == "off":
+        return 1.0
+    try:
+        weight = float(blend)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight <= 1:
+        do = "use off, auto, or a weight from 0 (the start) to 1 (the trained model)"
+        raise InputError(f"blend is {blend!r}", do=do)
+    return weight
 
 
 def require_given(**arguments: Any) -> str | Path:
@@ -201,6 +202,22 @@ def resolve_settings(settings: FitSettings | None, preset: str | None, changes: 
     if settings.schedule != "exponential":
         refuse_idle("other schedules than exponential", [name for name in given if name == "gamma"])
     return settings
+
+
+def loss_for(
+    model: str,
+    settings: FitSettings,
+    is_given: bool,
+    say: Callable[[str], None],
+    similarity: Similarity | None = None,
+) -> FitSettings:
+    """The settings with a loss that fits the encoder, as its folder describes it: the default one needs cosines."""
+    if is_given or settings.loss.target != "softmax":
+        return settings
+    if (similarity or open_encoder(local_folder(model)).settings.similarity or "cosine") == "cosine":
+        return settings
+    say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
+    return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
 
 
 def make_logger(text: str, out: Path) -> Any:

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -94,17 +95,27 @@ class Server:
             env={**os.environ, **fixed},
         )
 
-    def run(self, folder: Path, command: Sequence[str], kill_at: int = NEVER) -> Outcome:
+    def run(
+        self,
+        folder: Path,
+        command: Sequence[str],
+        kill_at: int = NEVER,
+        kill_after: float | None = None,
+        stdin: str = os.devnull,
+    ) -> Outcome:
         """Run `remargin COMMAND` in a folder.
 
         Args:
             folder: the working folder; only changes of files in it count.
             command: the verb and its options.
             kill_at: the number of the change, from 1, just before which the process kills itself.
+            kill_after: the seconds after which it does so, wherever it is.
+            stdin: the file that is its standard input.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         request = {"folder": str(folder.resolve()), "command": list(command), "kill_at": kill_at}
+        request |= {"kill_after": kill_after, "stdin": stdin}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return Outcome(**json.loads(self._process.stdout.readline()))
@@ -181,15 +192,17 @@ def _path_of(descriptor: int | None) -> Path:
     return Path(f"/proc/self/fd/{descriptor}").readlink()
 
 
-def _run(folder: str, command: list[str], kill_at: int, logs: list[int]) -> int:
+def _run(folder: str, command: list[str], kill_at: int, kill_after: float | None, stdin: str, logs: list[int]) -> int:
     """The life of a child. `logs` are for what it prints and for the changes that it makes."""
     from remargin.cli import main
 
     os.chdir(folder)
-    for stream, log in zip((0, 1, 2), (os.open(os.devnull, os.O_RDONLY), *logs), strict=False):
+    for stream, log in zip((0, 1, 2), (os.open(stdin, os.O_RDONLY), *logs), strict=False):
         os.dup2(log, stream)
     sys.argv = ["remargin", *command]
     Killer(folder, kill_at, logs[2]).install()
+    if kill_after is not None:
+        threading.Timer(kill_after, os.kill, (os.getpid(), signal.SIGKILL)).start()
     try:
         main()
         code = 0

@@ -60,6 +60,8 @@ FIT = f"fit --data data --model model --out out/run {STEPS}"
 ROUNDS = "--rounds 2 --steps 3 --batch-size 4 --learning-rate 0.001 --save-every 1 --log-every 1"
 BLENDED_FIT = f"fit --data data --model start --out out/run {ROUNDS}"
 TAUGHT_FIT = f"fit --data scored --model model --out out/run --target teacher {STEPS}"
+STREAM = "--batch-size 3 --validate-every 2 --save-every 1 --log-every 1 --learning-rate 0.001 --also data --wait 0"
+FIT_STREAM = f"fit --stream lines.jsonl --data data --model model --out out/run {STREAM}"
 INDEX = "index --out out/index"
 SEARCH = "search --data large --index bm25 --out"
 SWEEP = "sweep --data data --model model --out out/sweep --values 0.2 0.8 --run-triplets 8 --batch-size 4"
@@ -104,6 +106,16 @@ VERBS = {
         f"{TAUGHT_FIT} --sampler tas --clusters 2 --in-batch --in-batch-teacher model",
         again="--resume",
         grows=True,
+        kept=("run",),
+        every=4,
+    ),
+    "fit --stream": Verb(FIT_STREAM, again="--resume", grows=True, times=("trained.jsonl",), kept=("run",), every=2),
+    "fit --stream --resume RUN": Verb(
+        "fit --resume out/run --wait 0",
+        older=FIT_STREAM,
+        older_killed_at="_swapped .* out/run/checkpoint$",
+        grows=True,
+        times=("trained.jsonl",),
         kept=("run",),
         every=4,
     ),
@@ -209,6 +221,9 @@ def make_inputs(folder: Path, server: Server) -> None:
     write_collection(folder / "changed", changed)
     pairs = [(f"q{i}", f"d{j}", f"{(7 * i + 3 * j) % 11}.5") for i in SPLITS["train"] for j in range(12)]
     (folder / "scores.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs))
+    lines = [{"query": f"the {WORDS[i]}", "document_id": f"d{i}"} for i in SPLITS["train"]]
+    lines = [*map(json.dumps, lines), "no line", '{"query": "value", "document": "a value", "grade": -1}', "", "{}"]
+    (folder / "lines.jsonl").write_text("\n".join(lines) + "\n")
     for command in (
         "mine --data data --out triplets.tsv",
         "teach --triplets triplets.tsv --scores scores.tsv --out scored.tsv",
