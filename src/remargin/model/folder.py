@@ -31,6 +31,7 @@ MODULES_FILE = "modules.json"
 BIDIRECTIONAL = ("bert-generation", "xlnet")  # generate text, too, but their tokens see the whole text
 ORDER = ["Transformer", "Pooling", "Dense", "Normalize"]
 LONGEST_DEFAULT = 512  # tokens of a text, if the folder does not say; few encoders were trained on longer ones
+LONGEST_PATH = 255  # characters of where a module is; systems allow no longer name
 UNLIMITED = 1e9  # tokens: transformers writes 1e30 for a tokenizer without a maximum
 # Families that count positions from behind the padding token, and so have fewer than their config says.
 COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "mpnet")
@@ -250,8 +251,8 @@ def read_modules(folder: Path) -> dict[str, Path] | None:
             problem = f"has a module that is not supported: {module.get('type') if kind else module}"
             raise InputError(problem, file=file, do="use another model")
         path = module.get("path", "")
-        if not isinstance(path, str) or not stays_inside(path):
-            problem = f"path {path!r} of module {kind} does not lead to a place in the folder"
+        if not isinstance(path, str) or len(path) > LONGEST_PATH or not stays_inside(path):
+            problem = f"path {path!r:.80} of module {kind} does not lead to a place in the folder"
             raise InputError(problem, file=file, do="use another model")
         modules[kind] = folder / path
     return modules

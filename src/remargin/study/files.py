@@ -7,7 +7,6 @@ each, and `scores.csv.gz` the measures of every query. `pack.json` has their che
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import math
@@ -22,6 +21,7 @@ from remargin.files.atomic import new_file, new_folder
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import check_header, read_header, read_json, write_header
 from remargin.files.shapes import Checksums, Count, Finite, mismatch
+from remargin.files.unpacking import open_binary
 from remargin.study.header import FILE as STUDY
 from remargin.study.header import RUNS
 from remargin.study.targets import BatchTargets, read_targets
@@ -106,11 +106,11 @@ class Packed:
     def __init__(self, out: Path) -> None:
         verify_files(out, read_header(out / PACK, PackHeader, FORMAT, AGAIN)["sha256"], AGAIN)
         try:
-            with gzip.open(out / PACKED_RUNS, "rt", encoding="utf-8") as file:
+            with io.TextIOWrapper(open_binary(out / PACKED_RUNS), encoding="utf-8") as file:
                 records = [_checked(json.loads(line)) for line in file]
             self._content = {out / record["path"]: record["content"] for record in records}
             self._scores: dict[Path, dict[str, dict[str, float]]] = {}
-            with gzip.open(out / PACKED_SCORES, "rt", encoding="utf-8", newline="") as file:
+            with io.TextIOWrapper(open_binary(out / PACKED_SCORES), encoding="utf-8", newline="") as file:
                 rows = csv.reader(file)
                 _, _, *measures = next(rows)
                 for path, query, *values in rows:
@@ -118,7 +118,17 @@ class Packed:
                     for measure, value in zip(measures, values, strict=True):
                         if value:
                             scores.setdefault(measure, {})[query] = _finite(value)
-        except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, StopIteration) as error:
+        except (
+            OSError,
+            EOFError,
+            RecursionError,
+            csv.Error,
+            zlib.error,
+            ValueError,
+            KeyError,
+            TypeError,
+            StopIteration,
+        ) as error:
             raise InputError(f"is damaged ({error})", file=out, do=AGAIN) from None
 
     def has(self, path: Path) -> bool:

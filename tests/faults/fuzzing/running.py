@@ -40,6 +40,7 @@ class Case:
     Attributes:
         count: how many mutations are tried, unless more are asked for.
         heals: that damage is never refused, since what is damaged is made again.
+        reads_only: that no reader changes the folder, so one copy of it serves for all mutations.
     """
 
     folder: Path
@@ -47,6 +48,13 @@ class Case:
     readers: tuple[Reader, ...]
     count: int = 300
     heals: bool = False
+    reads_only: bool = False
+
+
+def read_only_case(folder: Path, format: Format, *readers: Reader, files: tuple[str, ...] = ()) -> Case:
+    """A case whose files, all of a folder or those named, have one format, and whose readers change nothing."""
+    names = files or tuple(str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file())
+    return Case(folder, dict.fromkeys(names, format), readers, reads_only=True)
 
 
 class NotFiniteError(AssertionError):
@@ -171,15 +179,26 @@ def _work_and_exit(work: Callable[[], None], output: Path) -> NoReturn:
 def _read_all(case: Case, mutations: list[Mutation], work: Path, log: Path) -> None:
     signal.signal(signal.SIGALRM, _too_long)
     copy = work / "copy"
+    shutil.rmtree(copy, ignore_errors=True)  # of a process that ended
     with open(log, "a") as file:
         for number, mutation in enumerate(mutations):
             for reader in case.readers:
-                shutil.rmtree(copy, ignore_errors=True)
-                shutil.copytree(case.folder, copy)
+                if not case.reads_only or not copy.exists():
+                    shutil.rmtree(copy, ignore_errors=True)
+                    shutil.copytree(case.folder, copy)
                 mutation.apply(copy / mutation.file)
                 print(json.dumps([number, reader.__name__]), file=file, flush=True)
                 outcome = _outcome(reader, copy, describe(mutation))
                 print(json.dumps([number, reader.__name__, *outcome]), file=file, flush=True)
+                if case.reads_only:
+                    _restore(case.folder / mutation.file, copy / mutation.file)
+
+
+def _restore(original: Path, copy: Path) -> None:
+    """Undo a mutation, be it that the file is gone or became a folder."""
+    if copy.is_dir():
+        copy.rmdir()
+    shutil.copy(original, copy)
 
 
 def describe(mutation: Mutation) -> str:
