@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Writes a lock file: pins read from standard input, each with the hashes of the files that pip may install for it.
 
-    pip freeze | .ci/lock.py > requirements.lock
+    pip freeze --all | .ci/lock.py > requirements.lock
+    pip install --dry-run --ignore-installed --report - torch==VERSION | .ci/lock.py --cuda > requirements-cuda.lock
 
 Hashes that a pin has already are left out and asked for again, so a lock file can be its own input. They are those of
-the index that pip uses, for the Pythons and platforms below, and of the files in pip's --find-links, such as a CPU
-build of torch. A source distribution counts only where there is no wheel.
+the index that pip uses, for the Pythons and platforms below, and of the files in pip's --find-links. A source
+distribution counts only where there is no wheel.
+
+requirements.lock has the CPU builds of torch: on an index such as PyPI those for macOS and Windows, for Linux what is
+in --find-links. With --cuda, the lock has only torch as PyPI has it for Linux and the packages of CUDA that it needs.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -25,6 +30,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 PYTHONS = re.compile(r"(py2\.)?py3$|cp31[1-4]$")
 PLATFORMS = re.compile(r"any$|manylinux.*_(x86_64|aarch64)$|linux_x86_64$|macosx_.*_(arm64|universal2)$|win_amd64$")
 HEADER = "# Made by `make lock`. To add a package by hand, write its name==version here and run `make lock-hashes`.\n"
+OF_CUDA = re.compile(r"(nvidia|cuda)-|triton$")  # packages that only a build of torch for CUDA needs
 
 
 class Links(HTMLParser):
@@ -94,16 +100,33 @@ def beside(folders: str) -> Iterator[tuple[str, str]]:
                     yield path.name, hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def read_pins(text: str) -> list[tuple[str, str]]:
+    """Names and versions in a report of `pip install`, a lock file, or what `pip freeze` prints."""
+    if text.startswith("{"):
+        found = [item["metadata"] for item in json.loads(text)["install"]]
+        return [(item["name"], item["version"].partition("+")[0]) for item in found]
+    return re.findall(r"^([\w.-]+)==([^\s;+]+)", text.replace("\\\n", " "), re.MULTILINE)
+
+
+def is_wanted(name: str, cuda: bool) -> bool:
+    """Whether a package belongs into the lock file."""
+    of_cuda = bool(OF_CUDA.match(normalised(name)))
+    return name not in ("pip", "remargin") and (of_cuda or name == "torch" if cuda else not of_cuda)
+
+
 def main() -> None:
     """Read pins, and print them with their hashes."""
-    text = sys.stdin.read().replace("\\\n", " ")
-    pins = re.findall(r"^([\w.-]+)==([^\s;+]+)", text, re.MULTILINE)
+    cuda = "--cuda" in sys.argv[1:]
+    pins = [pin for pin in read_pins(sys.stdin.read()) if is_wanted(pin[0], cuda)]
     if not pins:
         sys.exit("no name==version on standard input")
     index, local = setting("index-url", "https://pypi.org/simple"), list(beside(setting("find-links", "")))
 
     def hashes(pin: tuple[str, str]) -> list[str]:
-        files = [file for file in [*listed(index, pin[0]), *local] if is_of(file[0], *pin)]
+        known = listed(index, pin[0])
+        if pin[0] == "torch":
+            known = (file for file in known if ("linux" in file[0]) == cuda)
+        files = [file for file in [*known, *([] if cuda else local)] if is_of(file[0], *pin)]
         wheels = [file for file in files if file[0].endswith(".whl") and is_usable(file[0])]
         if not files:
             sys.exit(f"{pin[0]}=={pin[1]}: the index has no such version")
