@@ -19,11 +19,12 @@ help:  ## list the targets
 
 setup: $(READY)  ## build .venv with the pinned dependencies and remargin itself
 
-# For Linux, PyPI has only builds of torch for CUDA. Where pip finds no CPU build, those are taken.
+# For Linux, PyPI has torch for CUDA only, which is taken unless pip finds a CPU build elsewhere.
 $(READY): requirements.lock requirements-cuda.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "remargin needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(LOCKED) requirements.lock || ($(LOCKED) requirements-cuda.lock && $(LOCKED) requirements.lock)
+	[ "$$(uname)" != Linux ] || $(BIN)/python -m pip install --quiet --dry-run --no-deps torch==$(TORCH)+cpu 2> /dev/null || $(LOCKED) requirements-cuda.lock
+	$(LOCKED) requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m pip check
 	@touch $@

@@ -12,6 +12,7 @@ from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import read_header, read_json, write_header
 from remargin.files.shapes import Checksums, Finite, Size, mismatch, stays_inside
 from remargin.model.names import bundled_minilm, named_minilm, what_works
+from remargin.model.untrusted import refuse_untrusted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -81,12 +82,14 @@ def local_folder(name: str | Path, weights: bool = True) -> Path:
     Without `weights`, what the hub has of them is not fetched.
 
     Raises:
-        InputError: if there is no such folder, and the hub has no such model or cannot be reached. It says what works.
+        InputError: if there is no such folder, and the hub has no such model or cannot be reached: it says what works;
+            and if the folder asks for code of its own or leads to files elsewhere.
     """
     if named_minilm(name):
         return bundled_minilm()
     folder = Path(name)
     if folder.is_dir():
+        refuse_untrusted(folder)
         return folder
     if str(name).startswith((".", "/", "~")) or str(name).count("/") > 1:  # the hub's names have one slash at most
         raise InputError("no such folder", file=name, do=what_works(str(name)))
@@ -94,11 +97,13 @@ def local_folder(name: str | Path, weights: bool = True) -> Path:
 
     wanted = [pattern for pattern in HUB_FILES if weights or pattern != WEIGHTS]
     try:
-        return Path(huggingface_hub.snapshot_download(str(name), allow_patterns=wanted))
+        folder = Path(huggingface_hub.snapshot_download(str(name), allow_patterns=wanted))
     except Exception as error:  # the hub's errors, and those of the network under it
         raise InputError(
             f"no model {str(name)!r}: no folder here has that name, and {_reason(error)}", do=what_works(str(name))
         ) from None
+    refuse_untrusted(folder)
+    return folder
 
 
 def _reason(error: BaseException) -> str:
