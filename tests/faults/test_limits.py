@@ -131,7 +131,7 @@ def test_a_header_that_declares_more_than_there_is(tmp_path: Path, tiny_model: A
         {"ids": {"count": 1, "text_bytes": 1 << 60}},
     ):
         write_header(tmp_path / "tokens" / "header.json", header | changed)
-        with pytest.raises(InputError, match="bytes long, its header says .* bytes; make it again"):
+        with pytest.raises(InputError, match=r"bytes long, its header says .* bytes; make it again"):
             TokenStore(tmp_path / "tokens")
 
 
