@@ -84,7 +84,7 @@ lock-hashes:  ## write the hashes of the versions in requirements.lock anew
 	$(PYTHON) .ci/lock.py < requirements.lock > requirements.lock.new && mv requirements.lock.new requirements.lock
 
 audit: .venv-audit/.ready  ## look for known vulnerabilities in the pinned versions, with pip-audit in .venv-audit
-	.venv-audit/bin/pip-audit --no-deps --disable-pip --requirement requirements.lock
+	.venv-audit/bin/pip-audit --strict --no-deps --disable-pip --requirement requirements.lock
 
 .venv-audit/.ready:
 	$(PYTHON) -m venv .venv-audit

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, TypeVar, cast
 
+from remargin.data.tables import cell_text, spreadsheet_cell
 from remargin.errors import InputError
 from remargin.evaluation.comparison import Scores, read_query_scores
 from remargin.files.atomic import new_file, new_folder
@@ -117,7 +118,7 @@ class Packed:
                     scores = self._scores.setdefault(out / path, {})
                     for measure, value in zip(measures, values, strict=True):
                         if value:
-                            scores.setdefault(measure, {})[query] = _finite(value)
+                            scores.setdefault(measure, {})[cell_text(query)] = _finite(value)
         except (
             OSError,
             EOFError,
@@ -225,5 +226,5 @@ def _score_table(scores: Mapping[str, Scores]) -> str:
     table.writerow(["path", "query", *measures])
     for place, of_file in scores.items():
         for query in next(iter(of_file.values())):
-            table.writerow([place, query, *(of_file[name][query] if name in of_file else "" for name in measures)])
+            table.writerow([place, spreadsheet_cell(query), *(of_file[name][query] if name in of_file else "" for name in measures)])
     return text.getvalue()
