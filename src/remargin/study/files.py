@@ -226,5 +226,11 @@ def _score_table(scores: Mapping[str, Scores]) -> str:
     table.writerow(["path", "query", *measures])
     for place, of_file in scores.items():
         for query in next(iter(of_file.values())):
-            table.writerow([place, spreadsheet_cell(query), *(of_file[name][query] if name in of_file else "" for name in measures)])
+            table.writerow(
+                [
+                    place,
+                    spreadsheet_cell(query),
+                    *(of_file[name][query] if name in of_file else "" for name in measures),
+                ]
+            )
     return text.getvalue()
