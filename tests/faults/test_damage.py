@@ -1,4 +1,4 @@
-"""One bit flipped anywhere, or the end cut off, in any file of what remargin wrote: it is noticed, or makes no difference.
+"""One bit flipped anywhere, or the end cut off, in any file that remargin wrote: noticed, or without a difference.
 
 Each artefact is read whole, and what was read becomes a text. A reader of a damaged copy must come to the same text, as
 the byte does not count, or to an error that names a file. A run file without gzip and a table of triplets have no
