@@ -106,7 +106,7 @@ def test_tables_and_pages_are_escaped() -> None:
 PARTS = [
     *HOSTILE, "<script>alert(1)</script>", "</title>", "<!--", "]]>", '"><img src=x onerror=alert(1)>', "'", "&amp;",
     "&", "\\\\input{/etc/passwd}", "\\", "{", "}", "$x$", "%", "#", "_", "^", "~", "|", "[a](javascript:alert(1))", "`",
-    "*", "=1+1", "+cmd|' /C calc'!A0", "@SUM(A1)", "-1+1", ",", ";", "\n", "\r\n", "\t", "\0", "\u2028", "ü", "損失", "a",
+    "*", "=1+1", "+cmd|' /C calc'!A0", "@SUM(A1)", "-1+1", ",", ";", "\n", "\r\n", "\t", "\0", "\u2028", "損失", "a",
 ]  # fmt: skip
 TEXTS = st.lists(st.sampled_from(PARTS), min_size=1, max_size=6).map("".join)
 

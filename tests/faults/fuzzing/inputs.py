@@ -40,15 +40,20 @@ def _lines(rows: list[list[str]], between: str = "\t") -> str:
 
 
 def _pairs(world: World, kind: str, write: Callable[[Path], object], format: Format) -> Case:
-    """A table of pairs; once every bad row is an error, and once it is skipped."""
+    """A table of pairs."""
     folder = world.folder(f"pairs-{kind}")
     write(folder / f"pairs.{kind}")
+    return _collection(folder, format, lambda folder: f"pairs:{folder / f'pairs.{kind}'}")
+
+
+def _collection(folder: Path, format: Format, data: Callable[[Path], str]) -> Case:
+    """What `--data` names; once, what is bad in it is an error, and once it is skipped."""
 
     def read(folder: Path) -> None:
-        _read(f"pairs:{folder / f'pairs.{kind}'}", skip=False)
+        _read(data(folder), skip=False)
 
     def skip(folder: Path) -> None:
-        _read(f"pairs:{folder / f'pairs.{kind}'}", skip=True)
+        _read(data(folder), skip=True)
 
     return _case(folder, format, read, skip)
 
@@ -193,14 +198,7 @@ def docstrings(world: World) -> Case:
     function = "    def f(self, x=1):\n        return x\n"
     code = f'"""A module.\n\n{body}\n"""\nclass A:\n    """A class.\n\n    {body}\n    """\n{function}'
     (folder / "module.py").write_text(code)
-
-    def read(folder: Path) -> None:
-        _read(f"docstrings:{folder}", skip=False)
-
-    def skip(folder: Path) -> None:
-        _read(f"docstrings:{folder}", skip=True)
-
-    return _case(folder, BINARY, read, skip)
+    return _collection(folder, BINARY, lambda folder: f"docstrings:{folder}")
 
 
 def data_set(world: World) -> Case:
@@ -208,11 +206,7 @@ def data_set(world: World) -> Case:
     datasets = pytest.importorskip("datasets")
     rows = [dict(zip(PAIRS[0], row, strict=True)) for row in PAIRS[1:]]
     datasets.Dataset.from_list(rows).save_to_disk(world.root / "data-set")
-
-    def read(folder: Path) -> None:
-        _read(f"datasets:{folder}", skip=True)
-
-    return _case(world.root / "data-set", BINARY, read)
+    return _collection(world.root / "data-set", BINARY, lambda folder: f"datasets:{folder}")
 
 
 def votes(world: World) -> Case:
