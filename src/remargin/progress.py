@@ -126,6 +126,7 @@ def track(
         return
     _clear()
     _Screen.bar = True
+    description = printable(description)  # it may have the name of a file in it
     try:
         with _bar(total) as progress:
             if size is None:
@@ -159,6 +160,6 @@ def _bar(total: int | None) -> Any:
             return super().render(task)
 
     console = Console(stderr=True)
-    begin = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), Rate(""))
+    begin = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), MofNCompleteColumn(), Rate(""))
     remaining = (TextColumn("left"), TimeRemainingColumn()) if total else ()
     return Progress(*begin, TimeElapsedColumn(), *remaining, console=console, transient=console.is_terminal)

@@ -73,7 +73,7 @@ _ATX = re.compile(r" {0,3}(#{1,6})[ \t]")
 _HTML_HEADING = re.compile(r"\s*<h([1-6])\b[^<>]*>(.+)</h\1>\s*$", re.IGNORECASE)
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 _NO_PARAGRAPH = re.compile(r"\s*([-*+>|#]|\d+[.)])|    |\t|\s*$")  # what an underline does not make a heading of
-_IMAGE = re.compile(r"!\[([^\]]*)\](\([^()\s]*(?:\s+[^()]*)?\)|\[[^\]]*\])")
+_IMAGE = re.compile(r"!\[([^\[\]]*)\](\([^()\s]*(?:\s+[^()]*)?\)|\[[^\]]*\])")
 _LINK = re.compile(r"\[([^\[\]]+)\](\([^()\s]*(?:\s+[^()]*)?\)|\[[^\]]*\])")
 _DEFINITION = re.compile(r" {0,3}\[[^\]]+\]:\s+\S+.*$")
 _TAG = re.compile(

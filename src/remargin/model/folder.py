@@ -14,6 +14,7 @@ from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Checksums, Finite, Size, stays_inside
 from remargin.model.names import bundled_minilm, named_minilm, what_works
 from remargin.model.parts import OURS, field_of, first_prompt, read_part
+from remargin.model.untrusted import refuse_untrusted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,6 +33,7 @@ CARD = "config_sentence_transformers.json"  # prompts and similarity
 BIDIRECTIONAL = ("bert-generation", "xlnet")  # generate text, too, but their tokens see the whole text
 ORDER = ["Transformer", "Pooling", "Dense", "LayerNorm", "Normalize"]
 LONGEST_DEFAULT = 512  # tokens of a text, if the folder does not say; few encoders were trained on longer ones
+LONGEST_PATH = 255  # characters of where a module is; systems allow no longer name
 UNLIMITED = 1e9  # tokens: transformers writes 1e30 for a tokenizer without a maximum
 # Families that count positions from behind the padding token, and so have fewer than their config says.
 COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "mpnet")
@@ -79,12 +81,14 @@ def local_folder(name: str | Path, weights: bool = True, pickles: bool = False) 
     Without `weights`, what the hub has of them is not fetched; with `pickles`, pickled ones are.
 
     Raises:
-        InputError: if there is no such folder, and the hub has no such model or cannot be reached. It says what works.
+        InputError: if there is no such folder, and the hub has no such model or cannot be reached: it says what works;
+            and if the folder asks for code of its own or leads to files elsewhere.
     """
     if named_minilm(name):
         return bundled_minilm()
     folder = Path(name)
     if folder.is_dir():
+        refuse_untrusted(folder)
         return folder
     if str(name).startswith((".", "/", "~")) or str(name).count("/") > 1:  # the hub's names have one slash at most
         raise InputError("no such folder", file=name, do=what_works(str(name)))
@@ -92,11 +96,13 @@ def local_folder(name: str | Path, weights: bool = True, pickles: bool = False) 
 
     wanted = [pattern for pattern in HUB_FILES if weights or pattern != WEIGHTS] + ["*.bin"] * pickles
     try:
-        return Path(huggingface_hub.snapshot_download(str(name), allow_patterns=wanted))
+        folder = Path(huggingface_hub.snapshot_download(str(name), allow_patterns=wanted))
     except Exception as error:  # the hub's errors, and those of the network under it
         raise InputError(
             f"no model {str(name)!r}: no folder here has that name, and {_reason(error)}", do=what_works(str(name))
         ) from None
+    refuse_untrusted(folder)
+    return folder
 
 
 def _reason(error: BaseException) -> str:
@@ -236,8 +242,8 @@ def listed_modules(folder: Path) -> list[tuple[str, Path]]:
         if not isinstance(module, dict) or not isinstance(module.get("type"), str):
             raise InputError(f"has a module that is not supported: {module}", file=file, do="use another model")
         type, path = module["type"], module.get("path", "")
-        if not isinstance(path, str) or not stays_inside(path):
-            problem = f"path {path!r} of module {type.rpartition('.')[2]} does not lead to a place in the folder"
+        if not isinstance(path, str) or len(path) > LONGEST_PATH or not stays_inside(path):
+            problem = f"path {path!r:.80} of module {type.rpartition('.')[2]} does not lead to a place in the folder"
             raise InputError(problem, file=file, do="use another model")
         modules.append((type, folder / path))
     return modules

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from remargin.data.collection import Collection
 from remargin.data.id_triplets import IdTriplets, require_tsv
 from remargin.data.scores import PairScore, read_teacher_scores
-from remargin.data.tables import SKIP, Rejects, batches, open_binary
+from remargin.data.tables import SKIP, Rejects, batches
 from remargin.errors import InputError
 from remargin.files.atomic import new_file, refuse_existing
 from remargin.files.checksums import sha256
@@ -26,6 +26,7 @@ from remargin.files.hashes import texts_fingerprint
 from remargin.files.headers import read_record, write_header
 from remargin.files.parts import Parts, resumable
 from remargin.files.shapes import Count
+from remargin.files.unpacking import open_binary
 from remargin.model.cross_encoder import CrossEncoder, Pair
 from remargin.model.tokenizer import LONGER
 from remargin.progress import track

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import gc
 import importlib
 import json
@@ -24,6 +25,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 NEVER = 0
+WATCHED, NETWORK = "REMARGIN_TESTS_WATCH_THE_NETWORK", "network:"
+LOCAL = (None, "", "localhost", "127.0.0.1", "::1", b"localhost")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 # What file operations are called by sys.audit, and which of their arguments are paths and the folders that they are in.
 AUDITED = {
@@ -80,13 +83,19 @@ class Outcome(NamedTuple):
 
 
 class Server:
-    """A process that forks a child for each command."""
+    """A process that forks a child for each command.
 
-    def __init__(self) -> None:
+    Args:
+        watch_network: every attempt to reach another machine fails, and is among the operations of the outcome.
+    """
+
+    def __init__(self, watch_network: bool = False) -> None:
         import remargin
 
         source = str(Path(remargin.__file__).parents[1])  # the one that is tested, wherever another may be installed
         fixed = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": source, "PYTHONHASHSEED": "0"}
+        if watch_network:
+            fixed |= {"HF_HUB_OFFLINE": "0", WATCHED: "1"}
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
@@ -123,6 +132,29 @@ class Server:
     def close(self) -> None:
         """End the process."""
         self._process.communicate()
+
+
+class NoNetwork:
+    """Fails every attempt to reach another machine, and writes it to a log."""
+
+    def __init__(self, log: int) -> None:
+        self._log = log
+
+    def install(self) -> None:
+        """Watch this process from now on."""
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+            address = arguments[1]
+            host = address[0] if isinstance(address, tuple) else "localhost"  # else a socket in the file system
+        elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
+            host = arguments[0]
+        else:
+            return
+        if host not in LOCAL:
+            os.write(self._log, f"{NETWORK} {host}\n".encode())
+            raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
 
 
 class Killer:
@@ -200,6 +232,8 @@ def _run(folder: str, command: list[str], kill_at: int, kill_after: float | None
     for stream, log in zip((0, 1, 2), (os.open(stdin, os.O_RDONLY), *logs), strict=False):
         os.dup2(log, stream)
     sys.argv = ["remargin", *command]
+    if os.environ.get(WATCHED):
+        NoNetwork(logs[2]).install()
     Killer(folder, kill_at, logs[2]).install()
     if kill_after is not None:
         threading.Timer(kill_after, os.kill, (os.getpid(), signal.SIGKILL)).start()
