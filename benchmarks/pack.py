@@ -2,6 +2,7 @@
 
     python benchmarks/pack.py runs/medquad results/paper/medquad
     python benchmarks/pack.py results/paper/medquad                 # digests and picture again, of a new table, say
+    python benchmarks/pack.py runs/beyond results/beyond            # a folder of studies: packed, each in its folder
 
 tests/test_results.py draws every section from the packed files and compares it with its digest, so that no published
 cell can change unnoticed. `remargin report results/paper/medquad --out page.html` makes the page.
@@ -16,8 +17,10 @@ from pathlib import Path
 
 from remargin.files.headers import write_header
 from remargin.paper.pages import draw_packed
+from remargin.reports.collect import studies_in
 from remargin.reports.sections import Section
 from remargin.study.files import pack_study
+from remargin.study.header import is_study
 from remargin.study.results import Results
 
 DIGESTS, FORMAT = "digests.json", "remargin-digests-1"
@@ -40,8 +43,13 @@ def picture(section: Section) -> str:
     return next(text for name, text in section.files() if name.endswith(".svg"))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Pack a study, or every study in a folder."""
     *study, out = map(Path, sys.argv[1:])
+    if study and not is_study(study[0]):
+        for folder in studies_in(study[0]):
+            pack_study(folder, out / folder.name, overwrite=True)
+        return  # their tables are on a page, which tests/test_readme.py compares
     if study:
         pack_study(study[0], out, overwrite=True)
     sections = drawn(out)
@@ -50,3 +58,7 @@ if __name__ == "__main__":
     )
     if out.name == PICTURED:
         (out / f"{PICTURE}.svg").write_text(picture(sections[PICTURE]))
+
+
+if __name__ == "__main__":
+    main()

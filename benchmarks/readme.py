@@ -1,4 +1,5 @@
-"""Puts the tables of results/paper into docs/the-paper.md, between the comments that are named like them.
+"""Puts the tables of results/paper and results/beyond into docs/the-paper.md and README.md, between comments with
+their names.
 
     python benchmarks/readme.py
 
@@ -9,10 +10,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
 
+from remargin.paper.beyond.collections import draw_together
+from remargin.paper.beyond.requirements import BLENDED_RIVAL, RECIPE, RIVAL
 from remargin.paper.claims.claim import FAILS, HOLDS, OPEN
 from remargin.paper.claims.table import CLAIMS
 from remargin.paper.pages import draw_packed
@@ -21,7 +26,7 @@ from remargin.reports.tables import Block, Cell, Table
 from remargin.study.results import Results
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "the-paper.md"
+PAPER, README = ROOT / "docs" / "the-paper.md", ROOT / "README.md"
 NOT_TRAINED = "–"
 STUDIES = ("medquad", "squadmix")
 
@@ -97,9 +102,41 @@ def claims() -> str:
     return f"<details><summary>{summary}</summary>\n\n{table}\n</details>\n"
 
 
-def updated(text: str) -> str:
+@cache
+def beyond_section() -> Section:
+    """The study of the defaults of `fit`, over all collections."""
+    (section,) = draw_together(ROOT / "results" / "beyond", ["beyond"], lambda line: None)
+    return section
+
+
+def beyond() -> str:
+    """The study beyond the paper: all rows, the requirements, and each collection."""
+    overview, requirements, by_collection = beyond_section().tables
+    compared = requirements.blocks[0].rows
+    verdicts = Table("", requirements.header[:4], [Block("", [row[:4] for row in compared])])
+    return "\n".join(
+        table.markdown() for table in (replace(overview, title=""), verdicts, replace(by_collection, title=""))
+    )
+
+
+def recipe() -> str:
+    """The same in short: without training, the recipe, and its rival."""
+    rows = [row for block in beyond_section().tables[0].blocks for row in block.rows]
+    shown = {
+        "no training": "the encoder without training",
+        RECIPE.text: "the default of fit: nothing tuned",
+        RIVAL.text: "contrastive loss, temperature and rate tuned",
+        BLENDED_RIVAL.text: "the same, blended",
+    }
+    lines = [[Cell(shown[row[0].text]), row[1], row[2], row[6]] for row in rows if row[0].text in shown]
+    lines.sort(key=lambda line: list(shown.values()).index(line[0].text))
+    header = ["nDCG@10", "home", "away", "compute, six models"]
+    return Table("", header, [Block("", lines)]).markdown()
+
+
+def updated(text: str, tables: Sequence[Callable[[], str]] = (variants, baselines, claims, zero_shot, beyond)) -> str:
     """The page with these tables in it."""
-    for make in (variants, baselines, claims, zero_shot):
+    for make in tables:
         marks = f"<!-- {make.__name__} -->", f"<!-- /{make.__name__} -->"
         pattern = re.compile(f"{marks[0]}.*?{marks[1]}", re.DOTALL)
         assert len(pattern.findall(text)) == 1, make.__name__
@@ -109,4 +146,5 @@ def updated(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(updated(PAGE.read_text()))
+    PAPER.write_text(updated(PAPER.read_text()))
+    README.write_text(updated(README.read_text(), [recipe]))

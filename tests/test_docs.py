@@ -159,13 +159,13 @@ def shims(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_tutorial_can_be_followed(tmp_path: Path, tiny_model: Callable[..., Path]) -> None:
+def test_the_tutorial_can_be_followed(tmp_path: Path, tiny_encoder: Callable[..., Path]) -> None:
     env = shims(tmp_path / "bin")
     install, *steps, serve = blocks(DOCS / "tutorial.md")
     assert install.startswith("pip install")
     assert serve.startswith("remargin serve ")
     small = {
-        "--model minilm": f"--model {tiny_model(positions=256)}",
+        "--model minilm": f"--model {tiny_encoder(positions=256)}",
         "--minutes 5": "--steps 3",
         "numpy scipy.stats scipy.signal": "json csv string textwrap heapq shutil random statistics argparse",
         " scipy.linalg scipy.ndimage scipy.optimize scipy.special scipy.spatial": "",

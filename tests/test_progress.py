@@ -12,13 +12,15 @@ import pytest
 
 from remargin.progress import end_live, is_live, say, show, show_live, silenced, tell, track
 
-PROGRAM = """
+PROGRAM = r"""
 import sys, time
 from remargin.progress import end_live, show_live, silenced, tell, track
 quiet = "--quiet" in sys.argv
 with silenced(quiet):
     for number in track(range(4), "counting", total=4):
         time.sleep(0.3)
+    for number in track(range(2), "of [/b]a[red]\x1b[2J", total=2):
+        time.sleep(0.2)
         for inner in track(range(2), "inside", total=2):
             pass
     for group in track([[1, 2], [3]], "weighing", total=3, size=len):
@@ -56,6 +58,8 @@ def test_a_bar_has_a_rate_and_the_time_that_is_left() -> None:
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
     assert re.search(r"counting .* 2/4 +[\d.]+/s 0:00:\d\d left 0:00:\d\d", text)
     assert re.search(r"weighing .* 2/3 ", text)
+    assert "of [/b]a[red]\\x1b[2J" in text  # neither markup of rich nor a sequence for the terminal
+    assert "\x1b[2J" not in shown
     assert "inside" not in text  # it would be drawn over the bar around it
     assert max(map(len, re.split(r"[\r\n]+", text))) <= 80
 

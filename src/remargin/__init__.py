@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from remargin.paper.pages import report
     from remargin.paper.running import planned, reproduce
     from remargin.reports.comparing import compare
+    from remargin.retrieval.asking import ask
     from remargin.retrieval.collection_vectors import encode
     from remargin.retrieval.fusion import fuse
     from remargin.retrieval.indexing import index
     from remargin.retrieval.reranking import rerank
-    from remargin.retrieval.searching import ask, search
+    from remargin.retrieval.searching import search
     from remargin.retrieval.updating import update
     from remargin.serving.server import serve
     from remargin.study.learning_curve import curve
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from remargin.training.inspection import inspect
     from remargin.training.loop import train
     from remargin.training.settings import FitSettings
+    from remargin.training.streaming.learning import stream
     from remargin.training.validation import Validator
     from remargin.versions import info
 
@@ -61,7 +63,7 @@ _HOMES = {
     "SoftmaxMarginLoss": "remargin.losses.softmax_margin",
     "Triplets": "remargin.data.triplets",
     "Validator": "remargin.training.validation",
-    "ask": "remargin.retrieval.searching",
+    "ask": "remargin.retrieval.asking",
     "benchmark": "remargin.paper.benchmarking",
     "blend": "remargin.training.blending",
     "compare": "remargin.reports.comparing",
@@ -83,6 +85,7 @@ _HOMES = {
     "rerank": "remargin.retrieval.reranking",
     "search": "remargin.retrieval.searching",
     "serve": "remargin.serving.server",
+    "stream": "remargin.training.streaming.learning",
     "sweep": "remargin.study.sweeping",
     "teach": "remargin.teacher.teaching",
     "train": "remargin.training.loop",
@@ -122,6 +125,7 @@ __all__ = [
     "rerank",
     "search",
     "serve",
+    "stream",
     "sweep",
     "teach",
     "train",

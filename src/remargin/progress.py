@@ -58,6 +58,16 @@ def tell(line: str, *, error: bool = False) -> None:
         print(printable(line), file=sys.stderr if error or _Screen.quiet else sys.stdout)
 
 
+def tell_or_show(line: str, shown: str) -> None:
+    """Print a progress message; or, if these are silenced, what scripts want of it, as a result.
+
+    >>> with silenced():
+    ...     tell_or_show("wrote runs/faq/model after 100 steps", "runs/faq/model")
+    runs/faq/model
+    """
+    show(shown) if _Screen.quiet else tell(line)
+
+
 def say(line: str) -> None:
     """Print a progress message on standard error, where standard output has the result."""
     if not _Screen.quiet or line.startswith(WARNING):
@@ -116,6 +126,7 @@ def track(
         return
     _clear()
     _Screen.bar = True
+    description = printable(description)  # it may have the name of a file in it
     try:
         with _bar(total) as progress:
             if size is None:
@@ -149,6 +160,6 @@ def _bar(total: int | None) -> Any:
             return super().render(task)
 
     console = Console(stderr=True)
-    begin = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), Rate(""))
+    begin = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), MofNCompleteColumn(), Rate(""))
     remaining = (TextColumn("left"), TimeRemainingColumn()) if total else ()
     return Progress(*begin, TimeElapsedColumn(), *remaining, console=console, transient=console.is_terminal)

@@ -32,8 +32,8 @@ def write(folder: Path, documents: list[dict[str, Any]]) -> None:
     (folder / "corpus.jsonl").write_text("".join(json.dumps(d) + "\n" for d in documents))
 
 
-def test_from_texts_to_a_run(remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path) -> None:
-    model = tiny_model("bert")
+def test_from_texts_to_a_run(remargin: Callable[..., Any], data: Path, tiny_encoder: Any, tmp_path: Path) -> None:
+    model = tiny_encoder("bert")
     short = ("--document-length", 5, "--passage-length", "off")
     found = remargin("encode", "--data", data, "--model", model, "--out", tmp_path / "vectors", *short)
     assert found.returncode == 0, found.stderr
@@ -52,10 +52,10 @@ def test_from_texts_to_a_run(remargin: Callable[..., Any], data: Path, tiny_mode
 
 
 def test_an_index_that_follows_its_collection(
-    remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
+    remargin: Callable[..., Any], data: Path, tiny_encoder: Any, tmp_path: Path
 ) -> None:
     index = tmp_path / "index"
-    assert remargin("index", "--data", data, "--model", tiny_model("bert"), "--out", index).returncode == 0
+    assert remargin("index", "--data", data, "--model", tiny_encoder("bert"), "--out", index).returncode == 0
     documents = [{"_id": f"d{i}", "text": f"number {i} of {'cats' if i % 2 else 'dogs'}"} for i in range(2, 30)]
     documents[0]["text"] = "something new"
     write(data, [*documents, {"_id": "d99", "text": "more"}])
@@ -70,11 +70,11 @@ def test_an_index_that_follows_its_collection(
 
 @pytest.mark.parametrize("kind", ["exact", "bm25"])
 def test_what_was_skipped_is_counted_in_the_same_words_everywhere(
-    kind: str, remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
+    kind: str, remargin: Callable[..., Any], data: Path, tiny_encoder: Any, tmp_path: Path
 ) -> None:
     with open(data / "corpus.jsonl", "a") as file:
         file.write('{"_id": "d 99", "text": "x"}\n')
-    model = ("--model", tiny_model("bert")) if kind == "exact" else ()
+    model = ("--model", tiny_encoder("bert")) if kind == "exact" else ()
     index = ("index", "--data", data, "--index", kind, *model, "--out", tmp_path / "index")
     refused = remargin(*index)
     assert refused.returncode == 2
@@ -90,12 +90,12 @@ def test_what_was_skipped_is_counted_in_the_same_words_everywhere(
     assert line.startswith(f"skipped bad input: 1, the first is {data / 'corpus.jsonl'}:31: id 'd 99': document id is")
 
 
-def test_bm25_and_fusion(remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path) -> None:
+def test_bm25_and_fusion(remargin: Callable[..., Any], data: Path, tiny_encoder: Any, tmp_path: Path) -> None:
     found = remargin("index", "--data", data, "--index", "bm25", "--k1", 1.2, "--b", 0.75, "--out", tmp_path / "bm25")
     assert found.returncode == 0, found.stderr
     first, second = tmp_path / "bm25.trec", tmp_path / "dense.trec"
     assert remargin("search", "--data", data, "--index", tmp_path / "bm25", "--out", first).returncode == 0
-    dense = ("--index", "exact", "--model", tiny_model("bert"))
+    dense = ("--index", "exact", "--model", tiny_encoder("bert"))
     assert remargin("search", "--data", data, *dense, "--out", second).returncode == 0
     found = remargin("fuse", "--runs", first, second, "--out", tmp_path / "rrf.trec")
     assert found.stdout == f"wrote {tmp_path / 'rrf.trec'}: 2 queries\n"
@@ -166,14 +166,19 @@ def test_a_weight_is_chosen_without_documents_that_are_the_query_itself(
     ],
 )
 def test_bad_input_is_one_line(
-    remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path, arguments: tuple[str, ...], problem: str
+    remargin: Callable[..., Any],
+    data: Path,
+    tiny_encoder: Any,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    problem: str,
 ) -> None:
     verb, *rest = [argument.replace("{here}", str(tmp_path)) for argument in arguments]
     more: list[Any] = [] if verb == "update" else ["--out", tmp_path / "out"]
     if verb in ("encode", "search"):
         more += ["--data", data]
     if verb == "encode":
-        more += ["--model", tiny_model("bert")]
+        more += ["--model", tiny_encoder("bert")]
     before = sorted(path.name for path in tmp_path.iterdir())
     found = remargin(verb, *rest, *more)
     assert found.returncode == 2
@@ -197,9 +202,9 @@ def test_a_folder_called_like_a_kind_of_index_is_not_overlooked(
 
 
 def test_vectors_beside_the_index_are_neither_overwritten_nor_deleted(
-    remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
+    remargin: Callable[..., Any], data: Path, tiny_encoder: Any, tmp_path: Path
 ) -> None:
-    model, place = tiny_model("bert"), tmp_path / "x.vectors"
+    model, place = tiny_encoder("bert"), tmp_path / "x.vectors"
     assert remargin("encode", "--data", data, "--model", model, "--out", place).returncode == 0
     found = remargin("index", "--data", data, "--model", model, "--out", tmp_path / "x")
     assert found.returncode == 2
@@ -209,11 +214,11 @@ def test_vectors_beside_the_index_are_neither_overwritten_nor_deleted(
 
 
 def test_an_index_of_another_model_is_refused(
-    remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
+    remargin: Callable[..., Any], data: Path, tiny_encoder: Any, tmp_path: Path
 ) -> None:
     index = tmp_path / "index"
-    assert remargin("index", "--data", data, "--model", tiny_model("bert"), "--out", index).returncode == 0
-    other = ("--model", tiny_model("distilbert"), "--out", tmp_path / "run")
+    assert remargin("index", "--data", data, "--model", tiny_encoder("bert"), "--out", index).returncode == 0
+    other = ("--model", tiny_encoder("distilbert"), "--out", tmp_path / "run")
     found = remargin("search", "--data", data, "--index", index, *other)
     assert found.returncode == 2
     assert f"{index}: the vectors were made by another model than" in found.stderr
@@ -221,9 +226,9 @@ def test_an_index_of_another_model_is_refused(
 
 
 def test_a_question_and_what_answers_it(
-    remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path
+    remargin: Callable[..., Any], data: Path, tiny_encoder: Any, tmp_path: Path
 ) -> None:
-    for kind, given in (("bm25", ()), ("exact", ("--model", tiny_model("bert")))):
+    for kind, given in (("bm25", ()), ("exact", ("--model", tiny_encoder("bert")))):
         index = tmp_path / kind
         assert remargin("index", "--data", data, "--out", index, "--index", kind, *given).returncode == 0
         told = remargin("ask", "dogs number 2", "--index", index, "--k", 2)
@@ -256,10 +261,10 @@ def test_a_question_and_what_answers_it(
 
 
 @pytest.fixture
-def fused_model(tiny_model: Any, tmp_path: Path) -> Path:
+def fused_model(tiny_encoder: Any, tmp_path: Path) -> Path:
     """A model whose dev split says that it is better with BM25."""
     folder = tmp_path / "model"
-    BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean").save(folder)
+    BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean").save(folder)
     save_fusion(folder, Fusion(0.4, "nDCG@10", 0.61, 0.57, 0.65))
     return folder
 

@@ -30,13 +30,13 @@ def beir(tmp_path: Path) -> Path:
     return folder
 
 
-def test_from_judgments_to_measures(remargin: Any, beir: Path, tiny_model: Any, tmp_path: Path) -> None:
+def test_from_judgments_to_measures(remargin: Any, beir: Path, tiny_encoder: Any, tmp_path: Path) -> None:
     mined = remargin("mine", "--data", beir, "--out", tmp_path / "t.tsv")
     assert (mined.returncode, mined.stderr) == (0, "")
     assert "4 triplets for 4 queries" in mined.stdout
     first, second = tmp_path / "bm25.trec", tmp_path / "reranked.trec.gz"
     assert "2 queries" in remargin("search", "--data", beir, "--index", "bm25", "--out", first).stdout
-    arguments = ("--data", beir, "--model", tiny_model("bert"))
+    arguments = ("--data", beir, "--model", tiny_encoder("bert"))
     assert remargin("rerank", *arguments, "--run", first, "--out", second).returncode == 0
     assert remargin("search", *arguments, "--k", 5, "--out", tmp_path / "exact.trec").returncode == 0
     measured = remargin(
@@ -99,8 +99,8 @@ def test_a_run_of_other_queries_is_not_measured(remargin: Any, beir: Path, tmp_p
     assert "none of its queries is judged in split 'test'" in result.stderr
 
 
-def test_a_cross_encoder_is_no_encoder(remargin: Any, beir: Path, tiny_model: Any, tmp_path: Path) -> None:
-    CrossEncoder.from_pretrained(tiny_model("bert")).save(tmp_path / "cross")
+def test_a_cross_encoder_is_no_encoder(remargin: Any, beir: Path, tiny_encoder: Any, tmp_path: Path) -> None:
+    CrossEncoder.from_pretrained(tiny_encoder("bert")).save(tmp_path / "cross")
     given = ("--data", beir, "--model", tmp_path / "cross", "--out", tmp_path / "out")
     for verb in ("search", "encode", "index", "mine"):
         failed = remargin(verb, *given, *(("--negatives", "model") if verb == "mine" else ()))
@@ -167,7 +167,7 @@ NGRAMS = "BM25's language: ngrams, of characters in scripts without spaces (--la
 
 
 def test_chinese_without_an_option_from_mining_to_an_answer(
-    remargin: Any, chinese: Path, tiny_model: Any, tmp_path: Path
+    remargin: Any, chinese: Path, tiny_encoder: Any, tmp_path: Path
 ) -> None:
     found = remargin("search", "--data", chinese, "--index", "bm25", "--out", tmp_path / "run.trec")
     assert found.stderr == NGRAMS
@@ -177,7 +177,7 @@ def test_chinese_without_an_option_from_mining_to_an_answer(
     mined = remargin("mine", "--data", chinese, "--out", tmp_path / "t.tsv")
     assert mined.stdout.startswith(NGRAMS)
     assert mined.stderr == ""
-    arguments = ("fit", "--data", chinese, "--model", tiny_model("bert"), "--out", tmp_path / "run", "--steps", 2)
+    arguments = ("fit", "--data", chinese, "--model", tiny_encoder("bert"), "--out", tmp_path / "run", "--steps", 2)
     fitted = remargin(*arguments)
     assert fitted.returncode == 0, fitted.stderr
     assert NGRAMS in fitted.stdout
@@ -211,9 +211,9 @@ def test_a_search_that_finds_nothing_says_so(remargin: Any, chinese: Path, beir:
 
 
 def test_fit_stops_before_training_where_bm25_finds_nothing(
-    remargin: Any, chinese: Path, tiny_model: Any, tmp_path: Path
+    remargin: Any, chinese: Path, tiny_encoder: Any, tmp_path: Path
 ) -> None:
-    arguments = ("fit", "--data", chinese, "--model", tiny_model("bert"), "--out", tmp_path / "run", "--steps", 2)
+    arguments = ("fit", "--data", chinese, "--model", tiny_encoder("bert"), "--out", tmp_path / "run", "--steps", 2)
     arguments += ("--language", "english")
     stopped = remargin(*arguments)
     assert stopped.returncode == 2
@@ -225,7 +225,7 @@ def test_fit_stops_before_training_where_bm25_finds_nothing(
     stopped = remargin(*arguments, "--triplets", tmp_path / "t.tsv", "--validation-depth", 10)
     assert stopped.returncode == 2
     assert "error: BM25 finds nothing for any of the 4 validation queries" in stopped.stderr
-    exact = ("search", "--data", chinese, "--model", tiny_model("bert"), "--split", "dev")
+    exact = ("search", "--data", chinese, "--model", tiny_encoder("bert"), "--split", "dev")
     assert remargin(*exact, "--out", tmp_path / "dev.trec").returncode == 0
     fitted = remargin(*arguments, "--triplets", tmp_path / "t.tsv", "--validation-run", tmp_path / "dev.trec")
     assert fitted.returncode == 0, fitted.stderr

@@ -206,3 +206,25 @@ def test_whatever_a_file_holds_is_read_in_time(text: str, suffix: str) -> None:
     start = time.perf_counter()
     sections(text, suffix)
     assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a <!-- b --> c", "a  c"),
+        ("a <!-- b\n```\nc --> d", "a\n\n d"),
+        ("```html\n<!-- a -->\n```\nb <!-- c -->", "```html\n<!-- a -->\n```\nb"),
+        ("~~~\n<!-- a\n~~~\nb -->", "~~~\n<!-- a\n~~~\nb -->"),
+        ("a <!-- b", "a <!-- b"),
+        ("<!-- a --> <!-- b --> c <!-- d", "c <!-- d"),
+        ("a --> b <!-- c -->", "a --> b"),
+    ],
+)
+def test_readers_see_comments_in_code_alone(text: str, shown: str) -> None:
+    (section,) = sections(f"# About comments\n{text}\n", ".md")
+    assert section.text == shown
+
+
+def test_a_heading_in_a_comment_around_a_fence_is_none() -> None:
+    found = sections("# One\n<!--\n# Two\n```\n-->\n# Three\n```\n# code\n```\n", ".md")
+    assert [section.headings for section in found] == [("One",), ("Three",)]

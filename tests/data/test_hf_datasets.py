@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,3 +117,18 @@ def test_a_damaged_file_is_refused_and_crashes_nothing(faq: Path) -> None:
             Collection.load(f"datasets:{faq}", "train")
             read += 1
     assert read < 8  # where only numbers that nobody reads were overwritten
+
+
+@pytest.mark.parametrize("file", ["../other.csv", "/etc/passwd", "https://example.org/a.csv", "hf://datasets/a/b.csv"])
+def test_files_elsewhere_are_not_followed(file: str, faq: Path, tmp_path: Path) -> None:
+    state = json.loads((faq / "state.json").read_text())
+    (faq / "state.json").write_text(json.dumps(state | {"_data_files": [{"filename": file}]}))
+    with pytest.raises(InputError, match=rf"state.json: names '{re.escape(file)}', which is no file in the folder"):
+        open_source(f"datasets:{faq}")
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "README.md").write_text(f"---\nconfigs:\n- data_files:\n  - path: {file}\n---\nA card.\n")
+    with pytest.raises(InputError, match=r"README.md: names .*, which is no file in the folder; put the file into"):
+        open_source(f"datasets:{tmp_path / 'plain'}")
+    (tmp_path / "plain" / "README.md").write_text("---\nconfigs: " + "[" * 5000 + "\n---\n")
+    with pytest.raises(InputError, match=r"README.md: is damaged"):
+        open_source(f"datasets:{tmp_path / 'plain'}")

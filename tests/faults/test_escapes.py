@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import logging
+import re
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from remargin import Collection, InputError, Run
 from remargin.data.preparation import prepare
+from remargin.data.tables import is_number
 from remargin.errors import printable
 from remargin.evaluation.comparison import read_query_scores
 from remargin.evaluation.measures import evaluate
 from remargin.mining.negatives import mine
+from remargin.reports.figures import Point, Scatter
 from remargin.reports.page import page_text
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table
@@ -92,6 +101,55 @@ def test_tables_and_pages_are_escaped() -> None:
     assert r"\textbackslash{}x1b[2J" in table.latex()
     section = Section("name", words, [words], [table], settings={words: words}, notes=[words])
     refuse(page_text([section], words))
+
+
+PARTS = [
+    *HOSTILE, "<script>alert(1)</script>", "</title>", "<!--", "]]>", '"><img src=x onerror=alert(1)>', "'", "&amp;",
+    "&", "\\\\input{/etc/passwd}", "\\", "{", "}", "$x$", "%", "#", "_", "^", "~", "|", "[a](javascript:alert(1))", "`",
+    "*", "=1+1", "+cmd|' /C calc'!A0", "@SUM(A1)", "-1+1", ",", ";", "\n", "\r\n", "\t", "\0", "\u2028", "損失", "a",
+]  # fmt: skip
+TEXTS = st.lists(st.sampled_from(PARTS), min_size=1, max_size=6).map("".join)
+
+
+class Markup(HTMLParser):
+    """All names of tags and attributes of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found = {"class"}  # which a table gives to columns with long words
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found |= {tag, *(f"{name}=" for name, _ in attrs)}
+
+
+def drawn(text: str) -> tuple[Table, Section]:
+    """A table and a section that have a text wherever a text can be."""
+    table = Table(text, ["run", text], [Block(text, [[Cell(text), Cell("0.5", value=0.5)]])], [text])
+    points = [Point(0.1, 0.9, text, text), Point(0.5, 0.5, "q2")]
+    figures = [Scatter("queries", text, text, text, text, points)]
+    return table, Section("name", text, [text], [table], figures, settings={text: text}, notes=[text])
+
+
+PLAIN_TABLE, PLAIN_SECTION = drawn("a plain text")
+PLAIN_PAGE = Markup(page_text([PLAIN_SECTION], "a plain text")).found | {"class="}
+WRITTEN = {"backslash", "asciitilde", "asciicircum", "less", "greater", "bar", "quotesingle"}
+COMMANDS = {*re.findall(r"\\[a-zA-Z]+", PLAIN_TABLE.latex()), *(rf"\text{name}" for name in WRITTEN)}
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(TEXTS)
+def test_no_text_is_markup_code_or_a_formula(text: str) -> None:
+    table, section = drawn(text)
+    assert Markup(page_text([section], text)).found <= PLAIN_PAGE
+    ElementTree.fromstring(section.figures[0].svg())  # well-formed: no text ended an element
+    latex = "\n".join(line for line in table.latex().splitlines() if not line.startswith("% needs"))
+    assert {*re.findall(r"\\[a-zA-Z]+", latex)} <= COMMANDS
+    assert not re.search(r"(?<!\\)[#$%_^~]", latex.replace(r"\\", "")), "a special character"
+    for shown in (table.terminal(), table.latex(), table.markdown()):
+        assert shown == printable(shown)
+    for row in csv.reader(io.StringIO(table.csv())):
+        assert not any(cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not is_number(cell) for cell in row if cell)
 
 
 FORMULAS = ["=1+2", "+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "'=1", "\t=1", "-0.5", "q'1"]

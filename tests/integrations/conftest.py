@@ -45,13 +45,13 @@ MakeRun = Callable[..., Path]
 
 
 @pytest.fixture
-def make_run(tmp_path: Path, tiny_model: Any) -> MakeRun:
+def make_run(tmp_path: Path, tiny_encoder: Any) -> MakeRun:
     """Writes a training run that is done; returns its model folder."""
 
     def make(report: dict[str, Any] | None = None, asked: dict[str, Any] | None = None, **config: Any) -> Path:
         run = tmp_path / "runs" / "faq"
         run.mkdir(parents=True)
-        model = BiEncoder.from_pretrained(tiny_model(), query_prefix="query: `x` ")
+        model = BiEncoder.from_pretrained(tiny_encoder(), query_prefix="query: `x` ")
         model.save(run / "model")
         save_fusion(run / "model", Fusion(0.4, "RR", 0.4, 0.5, 0.6, data=f"pairs:{SECRET}/faq.csv"))
         command = f"remargin fit --data {SECRET}/faq.csv"
@@ -68,10 +68,10 @@ def make_run(tmp_path: Path, tiny_model: Any) -> MakeRun:
 
 
 @pytest.fixture(scope="session")
-def still_model(tiny_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def still_model(tiny_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny encoder with mean pooling and vectors as they are, without dropout, so that gradients can be compared."""
     bare, folder = (tmp_path_factory.mktemp(name) for name in ("bare", "still"))
-    shutil.copytree(tiny_model(), bare, dirs_exist_ok=True)
+    shutil.copytree(tiny_encoder(), bare, dirs_exist_ok=True)
     config = json.loads((bare / "config.json").read_text())
     config.update(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     (bare / "config.json").write_text(json.dumps(config))

@@ -50,30 +50,30 @@ def test_a_folder_for_the_hub(make_run: MakeRun, tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_what_is_there_stays(tiny_model: Any, tmp_path: Path) -> None:
+def test_what_is_there_stays(tiny_encoder: Any, tmp_path: Path) -> None:
     out = tmp_path / "hub"
-    package.export(out, tiny_model(), say=silent)
+    package.export(out, tiny_encoder(), say=silent)
     (out / "README.md").write_text("mine")
     with pytest.raises(InputError, match="already exists"):
-        package.export(out, tiny_model(), say=silent)
+        package.export(out, tiny_encoder(), say=silent)
     assert (out / "README.md").read_text() == "mine"
-    package.export(out, tiny_model(), overwrite=True, say=silent)
+    package.export(out, tiny_encoder(), overwrite=True, say=silent)
     assert "library_name" in (out / "README.md").read_text()
     other = tmp_path / "other"
     other.mkdir()
     (other / "README.md").write_text("not ours")
     with pytest.raises(InputError, match="not ours to overwrite"):
-        package.export(other, tiny_model(), overwrite=True, say=silent)
+        package.export(other, tiny_encoder(), overwrite=True, say=silent)
 
 
-def test_a_failed_check_leaves_nothing(tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_check_leaves_nothing(tiny_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_files, "_export", lambda model: SimpleNamespace(save=write_nothing))
     monkeypatch.setattr(onnx_files, "_remove_traces", lambda file: None)
     monkeypatch.setattr(onnx_files, "OnnxEncoder", lambda folder: None)
     monkeypatch.setattr(onnx_files, "largest_difference", lambda model, encoder: 0.01)
     monkeypatch.setattr("onnx.checker.check_model", lambda file: None)
     with pytest.raises(InputError, match=r"vectors differ from the model's by 0\.01, more than 0\.0001"):
-        package.export(tmp_path / "hub", tiny_model(), onnx=True, say=silent)
+        package.export(tmp_path / "hub", tiny_encoder(), onnx=True, say=silent)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -82,9 +82,18 @@ def write_nothing(path: str, external_data: bool) -> None:
 
 
 def test_int8_from_the_command_line(
-    remargin: Callable[..., Any], tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    remargin: Callable[..., Any], tiny_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = ("export", "--model", tiny_model(), "--out", tmp_path / "hub", "--int8", "--data", "docstrings:json,csv")
+    command = (
+        "export",
+        "--model",
+        tiny_encoder(),
+        "--out",
+        tmp_path / "hub",
+        "--int8",
+        "--data",
+        "docstrings:json,csv",
+    )
     found = remargin(*command)
     assert found.returncode == 0, found.stderr
     lines = found.stdout.splitlines()
@@ -98,7 +107,7 @@ def test_int8_from_the_command_line(
     assert "int8 on test of docstrings:json,csv" in card
     assert {"model.onnx", "model_int8.onnx", "tokenizer.json"} <= {path.name for path in (tmp_path / "hub").iterdir()}
     encoder = onnx_files.OnnxEncoder(tmp_path / "hub")
-    expected = BiEncoder.from_pretrained(tiny_model()).encode_documents(TEXTS)
+    expected = BiEncoder.from_pretrained(tiny_encoder()).encode_documents(TEXTS)
     assert np.abs(encoder.encode_documents(TEXTS) - expected).max() < 1e-4
 
 
@@ -153,9 +162,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 
 @pytest.mark.parametrize("public", [False, True])
-def test_pushing(hub: Hub, remargin: Callable[..., Any], tiny_model: Any, tmp_path: Path, public: bool) -> None:
+def test_pushing(hub: Hub, remargin: Callable[..., Any], tiny_encoder: Any, tmp_path: Path, public: bool) -> None:
     push = ("--push", "ada/faq", *(["--public"] if public else []))
-    found = remargin("export", "--model", tiny_model(), "--out", tmp_path / "hub", *push)
+    found = remargin("export", "--model", tiny_encoder(), "--out", tmp_path / "hub", *push)
     assert found.returncode == 0, found.stderr
     assert found.stdout.splitlines()[-1] == "pushed to https://huggingface.co/ada/faq"
     (_, created), (_, uploaded) = hub.asked
@@ -165,12 +174,12 @@ def test_pushing(hub: Hub, remargin: Callable[..., Any], tiny_model: Any, tmp_pa
     assert "# ada/faq\n" in (tmp_path / "hub" / "README.md").read_text()
 
 
-def test_a_push_that_fails_is_one_line_and_keeps_the_folder(hub: Hub, tiny_model: Any, tmp_path: Path) -> None:
+def test_a_push_that_fails_is_one_line_and_keeps_the_folder(hub: Hub, tiny_encoder: Any, tmp_path: Path) -> None:
     for error in (httpx.ConnectError("no route to host"), PermissionError("not yours")):
         hub.error = error
         out = tmp_path / type(error).__name__
         with pytest.raises(InputError, match=rf"could not be pushed to ada/faq \({error}\).*hf upload ada/faq"):
-            package.export(out, tiny_model(), push="ada/faq", say=silent)
+            package.export(out, tiny_encoder(), push="ada/faq", say=silent)
         assert json.loads((out / "modules.json").read_text())
 
 
@@ -191,10 +200,10 @@ def test_a_push_that_cannot_be_is_refused_before_the_work(
     assert hub.asked == []
 
 
-def test_a_package_that_is_missing_is_named(tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_missing_is_named(tiny_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(InputError, match=r"onnxruntime is not installed; pip install 'remargin\[onnx\]'"):
-        package.export(tmp_path / "hub", tiny_model(), onnx=True, say=silent)
+        package.export(tmp_path / "hub", tiny_encoder(), onnx=True, say=silent)
     assert list(tmp_path.iterdir()) == []

@@ -66,7 +66,7 @@ def test_a_folder_to_start_from_is_no_name_of_the_hub(make_run: MakeRun, model: 
     assert "base_model" not in card
 
 
-def test_what_is_not_known_is_left_out(make_run: MakeRun, tiny_model: Any) -> None:
+def test_what_is_not_known_is_left_out(make_run: MakeRun, tiny_encoder: Any) -> None:
     folder = make_run()
     run = training_run(folder)
     assert run is not None
@@ -77,8 +77,8 @@ def test_what_is_not_known_is_left_out(make_run: MakeRun, tiny_model: Any) -> No
     assert "BM25" not in card
     assert "model-index" not in card
     assert "Weight of the trained weights in the model: 0.5." in card
-    assert training_run(tiny_model()) is None
-    short = card_of(tiny_model())
+    assert training_run(tiny_encoder()) is None
+    short = card_of(tiny_encoder())
     assert "Nothing is known here of its training" in short
     for word in ("## Training", "## Results", "Citation", "remargin 0.1.0", "base_model"):
         assert word not in short
@@ -109,9 +109,9 @@ def test_markup_and_control_characters_stay_text(make_run: MakeRun) -> None:
     assert front["model-index"][0]["results"][0]["dataset"]["name"].startswith("pairs:x`<b>")
 
 
-def test_int8_is_in_the_card(tiny_model: Any) -> None:
+def test_int8_is_in_the_card(tiny_encoder: Any) -> None:
     cost = Cost("faq.csv", "test", 100, 2000, 0.61, 0.6, Interval(-0.01, -0.02, 0.001))
-    card = card_of(tiny_model(), onnx=True, int8=Int8(0.25, Speeds(10, 20, 40, 64, 2), cost))
+    card = card_of(tiny_encoder(), onnx=True, int8=Int8(0.25, Speeds(10, 20, 40, 64, 2), cost))
     assert "`model.onnx` has pooling and normalisation inside" in card
     assert "nDCG@10 0.610 to 0.600 (-0.010, -0.020 to 0.001)" in card
     assert "40 int8 (4.00x; 2.00x ONNX)" in card

@@ -40,10 +40,12 @@ def test_an_encoder_has_its_own_prefixes_and_lengths(still_model: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The fill_missing parameter", "ignore:The `get_sentence_embedding")  # mteb's own
-def test_a_saved_folder_is_measured_through_sentence_transformers(tiny_model: Any, tmp_path: Path) -> None:
+def test_a_saved_folder_is_measured_through_sentence_transformers(tiny_encoder: Any, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    model = BiEncoder.from_pretrained(tiny_model(positions=256), pooling="mean", query_length=200, document_length=200)
+    model = BiEncoder.from_pretrained(
+        tiny_encoder(positions=256), pooling="mean", query_length=200, document_length=200
+    )
     model.save(tmp_path / "model")
     assert_same(model, SentenceTransformer(str(tmp_path / "model"), device="cpu"), Collection.load(DATA, "train"))
 

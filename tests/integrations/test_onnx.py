@@ -25,12 +25,12 @@ Written = Callable[..., tuple[BiEncoder, Path]]
 
 
 @pytest.fixture(scope="module")
-def written(tiny_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Written:
+def written(tiny_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> Written:
     """An encoder of a family, and the folder with its ONNX file, written once."""
 
     @cache
     def write(family: str = "bert", **options: Any) -> tuple[BiEncoder, Path]:
-        source = tiny_model(family) if isinstance(family, str) else family
+        source = tiny_encoder(family) if isinstance(family, str) else family
         model = BiEncoder.from_pretrained(source, precision="32", device="cpu", **options)
         folder = tmp_path_factory.mktemp("onnx") / "model"
         model.save(folder)
@@ -97,10 +97,10 @@ def test_the_file_is_for_everyone(written: Written) -> None:
 
 @pytest.mark.slow
 def test_weights_of_more_than_two_gigabytes_lie_beside_it(
-    tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ours, "ONE_FILE", 1000)
-    model = BiEncoder.from_pretrained(tiny_model(), precision="32", device="cpu")
+    model = BiEncoder.from_pretrained(tiny_encoder(), precision="32", device="cpu")
     model.save(tmp_path / "model")
     write_onnx(model, tmp_path / "model")
     assert (tmp_path / "model" / "model.onnx.data").stat().st_size > 10_000
@@ -117,8 +117,10 @@ def test_other_vectors_are_noticed(written: Written, tmp_path: Path) -> None:
     assert largest_difference(other, OnnxEncoder(folder)) > 1e-4
 
 
-def test_a_file_with_other_vectors_is_refused(tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = BiEncoder.from_pretrained(tiny_model(), device="cpu")
+def test_a_file_with_other_vectors_is_refused(
+    tiny_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = BiEncoder.from_pretrained(tiny_encoder(), device="cpu")
 
     class Saved:
         def save(self, path: str, external_data: bool) -> None:
@@ -146,9 +148,9 @@ def test_int8_is_measured(written: Written) -> None:
     assert min(timed.encoder, timed.onnx, timed.int8) > 0
 
 
-def test_a_folder_without_a_file_is_named(tiny_model: Any) -> None:
+def test_a_folder_without_a_file_is_named(tiny_encoder: Any) -> None:
     with pytest.raises(InputError, match=r"model\.onnx: not found; name a folder that `remargin export --onnx` wrote"):
-        OnnxEncoder(tiny_model())
+        OnnxEncoder(tiny_encoder())
 
 
 def test_a_damaged_file_is_one_line(written: Written, tmp_path: Path) -> None:

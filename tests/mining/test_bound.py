@@ -39,9 +39,9 @@ def collection() -> Collection:
 
 
 @pytest.fixture
-def model(tiny_model: Any) -> BiEncoder:
+def model(tiny_encoder: Any) -> BiEncoder:
     """Words matter to it: the vectors of a model with small random weights would all be alike."""
-    encoder = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
+    encoder = BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean")
     with torch.no_grad():
         encoder.backbone.embeddings.word_embeddings.weight.mul_(50)
     return encoder
@@ -297,9 +297,9 @@ def test_settings_that_make_no_sense_are_one_clear_line(
             mine(collection, tmp_path / "t.tsv", **options)
 
 
-def test_the_command_prints_what_it_skipped(remargin: Any, tiny_model: Any, tmp_path: Path) -> None:
+def test_the_command_prints_what_it_skipped(remargin: Any, tiny_encoder: Any, tmp_path: Path) -> None:
     out, listed = tmp_path / "t.tsv", tmp_path / "list.json"
-    flags = ["--negatives", "model", "--model", tiny_model("bert"), "--depth", 50, "--bound", 0.95]
+    flags = ["--negatives", "model", "--model", tiny_encoder("bert"), "--depth", 50, "--bound", 0.95]
     result = remargin("mine", "--data", "docstrings:json,csv", "--out", out, "--suspicious", listed, *flags)
     assert result.returncode == 0, result.stderr
     assert "candidates skipped because they score like the positive: " in result.stdout

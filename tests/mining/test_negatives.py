@@ -34,9 +34,9 @@ def triplets_in(path: Path) -> list[tuple[str, str, list[str]]]:
 
 @pytest.mark.parametrize("negatives", ["bm25", "random", "model"])
 def test_negatives_are_never_known_positives(
-    negatives: Any, collection: Collection, tiny_model: Any, tmp_path: Path
+    negatives: Any, collection: Collection, tiny_encoder: Any, tmp_path: Path
 ) -> None:
-    model = BiEncoder.from_pretrained(tiny_model("bert")) if negatives == "model" else None
+    model = BiEncoder.from_pretrained(tiny_encoder("bert")) if negatives == "model" else None
     mined = mine(collection, tmp_path / "t.tsv", negatives, model, depth=25, triplets=3, per_triplet=2)
     found = triplets_in(tmp_path / "t.tsv")
     assert mined.triplets == len(found) == 30 * 2 * 3
@@ -116,10 +116,10 @@ def test_a_damaged_part_is_mined_again(collection: Collection, tmp_path: Path, m
 
 @pytest.mark.parametrize("other", ["model", "length", "positives", "texts"])
 def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
-    other: str, collection: Collection, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    other: str, collection: Collection, tiny_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mining, "QUERIES_AT_ONCE", 7)
-    settings, model = {"negatives": "model", "depth": 5}, BiEncoder.from_pretrained(tiny_model("bert"))
+    settings, model = {"negatives": "model", "depth": 5}, BiEncoder.from_pretrained(tiny_encoder("bert"))
     original, calls = Candidates.triplets, []
 
     def stop_at_third(self: Any, chunk: list[str], *rest: Any) -> Any:
@@ -133,7 +133,7 @@ def test_a_run_with_other_input_does_not_go_on_with_what_was_done(
         mine(collection, tmp_path / "t.tsv", model=model, **settings)
     monkeypatch.setattr(Candidates, "triplets", original)
     if other == "model":
-        model = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
+        model = BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean")
     elif other == "length":
         model.document_length = 4
     elif other == "texts":
@@ -185,8 +185,8 @@ def test_a_query_is_not_its_own_negative(tmp_path: Path) -> None:
     assert all(query not in negatives for query, _, negatives in triplets_in(tmp_path / "t.tsv"))
 
 
-def test_names_of_a_collection_and_a_model_are_enough(tiny_model: Any, tmp_path: Path) -> None:
-    data, model = "docstrings:json,csv", tiny_model("bert")
+def test_names_of_a_collection_and_a_model_are_enough(tiny_encoder: Any, tmp_path: Path) -> None:
+    data, model = "docstrings:json,csv", tiny_encoder("bert")
     mined = mine(data, tmp_path / "t.tsv", "model", model, depth=5, split="test")
     same = mine(
         Collection.load(data, "test"), tmp_path / "same.tsv", "model", BiEncoder.from_pretrained(model), depth=5

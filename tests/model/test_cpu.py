@@ -7,10 +7,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from remargin import BiEncoder
 from remargin.model.cpu import on_all_cores
+from remargin.model.tokenizer import Tokens
 
 THREADS = 3
 
@@ -84,3 +87,31 @@ def test_threads_that_others_start_meanwhile_have_all_cores() -> None:
     thread.join()
     assert found == [THREADS]
     assert list(made) == list(range(1, 100))
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_batches_have_few_sizes_and_the_same_vectors(
+    tiny_model: Any, pooling: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """oneDNN keeps code for every size: 500 batches of different sizes are computed in a few dozen."""
+    model = BiEncoder.from_pretrained(tiny_model("bert"), pooling=pooling)
+    compute = model._computing()
+    random = np.random.default_rng(0)
+    sizes, given = set(), set()
+    for _ in range(500):
+        lengths = random.integers(1, 60, random.integers(1, 60))
+        tokens = Tokens(np.ones(lengths.sum(), np.int32), lengths)
+        packed = compute.pack(tokens, np.arange(len(lengths)))
+        assert len(packed.bounds) - 1 - packed.fillers == len(lengths)
+        sizes.add(len(packed.ids))
+        given.add(int(lengths.sum()))
+    assert len(given) > 300
+    assert len(sizes) <= 45
+    texts = ["a query", "the value of the text", "", "list " * 40]
+    rounded = model.encode_documents(texts)
+    monkeypatch.setattr("remargin.model.compute.size_step", lambda tokens: 1)
+    np.testing.assert_allclose(rounded, model.encode_documents(texts), atol=1e-6)
+    tokens = model.tokenizer(texts, 64)[0]
+    monkeypatch.setattr("remargin.model.compute.size_step", lambda tokens: 1000)  # nearly all of it fillers
+    assert len(compute.pack(tokens, np.arange(4)).ids) == 1000
+    np.testing.assert_allclose(rounded, model.encode_tokens(tokens), atol=1e-6)

@@ -194,7 +194,7 @@ def test_no_remote_code_runs(tiny_model: Any, tmp_path: Path) -> None:
     config |= {"model_type": "unheard-of", "auto_map": {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}}
     (copy / "config.json").write_text(json.dumps(config))
     (copy / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    with pytest.raises(InputError, match="cannot be loaded as an encoder"):
+    with pytest.raises(InputError, match="asks for code of its own"):
         BiEncoder.from_pretrained(copy)
     assert not (tmp_path / "ran").exists()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,61 @@ def test_modules_stay_in_the_folder(path: Any, saved: Path) -> None:
         Tokenizer.from_pretrained(saved)
 
 
-def test_a_folder_of_the_hub_links_to_files_elsewhere(saved: Path) -> None:
+def test_a_folder_of_the_hub_links_to_its_blobs(saved: Path, tmp_path: Path) -> None:
     """The hub's cache has every file behind a link: that is no way out of the folder."""
-    (saved / "1_Pooling").rename(saved.parent / "blob")
-    (saved / "1_Pooling").symlink_to(saved.parent / "blob")
-    assert BiEncoder.from_pretrained(saved).pooling == "mean+linear"
+    snapshot, blobs = tmp_path / "models--a--b" / "snapshots" / "0123", tmp_path / "models--a--b" / "blobs"
+    blobs.mkdir(parents=True)
+    for number, path in enumerate(path for path in saved.rglob("*") if path.is_file()):
+        link = snapshot / path.relative_to(saved)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(blobs / str(number))
+        link.symlink_to(os.path.relpath(blobs / str(number), link.parent))
+    assert BiEncoder.from_pretrained(snapshot).pooling == "mean+linear"
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", "1_Pooling/config.json", "tokenizer.json"])
+def test_no_other_link_leads_out_of_the_folder(file: str, saved: Path, tmp_path: Path) -> None:
+    (saved / file).rename(tmp_path / "elsewhere")
+    (saved / file).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=f"{file}: is a link that leads out of the model's folder; copy the file"):
+        BiEncoder.from_pretrained(saved)
+    (tmp_path / "elsewhere").unlink()
+    with pytest.raises(InputError, match=f"{file}: is a link that leads nowhere"):
+        BiEncoder.from_pretrained(saved)
+
+
+AUTO = {"AutoModel": "evil.Model", "AutoTokenizer": ["evil.Tokenizer", None]}
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "problem"),
+    [
+        ("config.json", {"auto_map": AUTO}, "asks for code of its own"),
+        ("config.json", {"text_config": {"auto_map": {"AutoConfig": "somebody/else--evil.Config"}}}, "code of its own"),
+        ("tokenizer_config.json", {"auto_map": AUTO, "tokenizer_class": "Evil"}, "asks for code of its own"),
+        ("config.json", {"attn_implementation": "somebody/kernel@main:f"}, "asks for code from 'somebody/kernel"),
+        ("adapter_config.json", {"base_model_name_or_path": "somebody/else"}, "is an adapter to a model"),
+        ("model.safetensors.index.json", {"weight_map": {"a": "../x.safetensors"}}, "weights in '../x.safetensors'"),
+        ("model.safetensors.index.json", {"weight_map": {"a": "/etc/passwd"}}, "weights in '/etc/passwd'"),
+    ],
+)
+def test_code_and_files_of_others_are_refused(file: str, values: dict[str, Any], problem: str, saved: Path) -> None:
+    (saved / "evil.py").write_text("raise SystemExit('ran')")
+    if not (saved / file).exists():
+        (saved / file).write_text("{}")
+    change(saved / file, **values)
+    for load in (BiEncoder.from_pretrained, CrossEncoder.from_pretrained, Tokenizer.from_pretrained):
+        with pytest.raises(InputError, match=f"{file}: .*{problem}") as refused:
+            load(saved)
+        assert len(str(refused.value).splitlines()) == 1
+
+
+def test_pickled_weights_are_never_read(saved: Path) -> None:
+    (saved / "model.safetensors").rename(saved / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"only pickled weights \(pytorch_model.bin\), which are never read"):
+        BiEncoder.from_pretrained(saved)
+    with pytest.raises(InputError, match="only pickled weights"):
+        CrossEncoder.from_pretrained(saved)
 
 
 @pytest.mark.parametrize(

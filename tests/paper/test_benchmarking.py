@@ -79,9 +79,9 @@ def test_names_of_collections(write_beir: WriteBeir, tmp_path: Path) -> None:
     assert (column.name, len(column.parts), stems(column)[-1]) == ("CDS", 12, "CDS-wordpress")
 
 
-def test_end_to_end_with_self_matches_and_bad_lines(tiny_model: Any, write_beir: WriteBeir, tmp_path: Path) -> None:
+def test_end_to_end_with_self_matches_and_bad_lines(tiny_encoder: Any, write_beir: WriteBeir, tmp_path: Path) -> None:
     data = [write_beir("arguana", itself=True), write_beir("plain", bad=2), write_beir("third")]
-    models = {"before": tiny_model("bert"), "after": tiny_model("distilbert")}
+    models = {"before": tiny_encoder("bert"), "after": tiny_encoder("distilbert")}
     out = tmp_path / "out"
     with pytest.raises(InputError, match="white space"):
         benchmark(models, [str(path) for path in data], out, say=quiet)
@@ -122,11 +122,11 @@ def test_end_to_end_with_self_matches_and_bad_lines(tiny_model: Any, write_beir:
 
 
 def test_a_stopped_one_goes_on_where_it_was(
-    tiny_model: Any, write_beir: WriteBeir, tmp_path: Path, searches: list[tuple[str, str]]
+    tiny_encoder: Any, write_beir: WriteBeir, tmp_path: Path, searches: list[tuple[str, str]]
 ) -> None:
     data = [str(write_beir("one")), str(write_beir("two"))]
     out = tmp_path / "out"
-    models = {"tiny": tiny_model("bert")}
+    models = {"tiny": tiny_encoder("bert")}
     first = benchmark(models, data, out, say=quiet)
     assert searches == [("one", "bm25"), ("one", "exact"), ("two", "bm25"), ("two", "exact")]
     searches.clear()
@@ -144,22 +144,22 @@ def test_a_stopped_one_goes_on_where_it_was(
 
 
 def test_scores_of_other_settings_are_not_taken_for_ours(
-    tiny_model: Any, write_beir: WriteBeir, tmp_path: Path, searches: list[tuple[str, str]]
+    tiny_encoder: Any, write_beir: WriteBeir, tmp_path: Path, searches: list[tuple[str, str]]
 ) -> None:
     data, out = str(write_beir("one")), tmp_path / "out"
-    benchmark({"tiny": tiny_model("bert")}, [data], out, bm25=False, say=quiet)
+    benchmark({"tiny": tiny_encoder("bert")}, [data], out, bm25=False, say=quiet)
     searches.clear()
     with pytest.raises(InputError, match=r"one\.csv: was measured with another fingerprint; choose"):
-        benchmark({"tiny": tiny_model("distilbert")}, [data], out, bm25=False, say=quiet)
+        benchmark({"tiny": tiny_encoder("distilbert")}, [data], out, bm25=False, say=quiet)
     other = f"one={write_beir('other', size=5)}"
     with pytest.raises(InputError, match="another judgments"):
-        benchmark({"tiny": tiny_model("bert")}, [other], out, bm25=False, say=quiet)
+        benchmark({"tiny": tiny_encoder("bert")}, [other], out, bm25=False, say=quiet)
     scores = out / "scores" / "tiny" / "one.csv"
     scores.write_text(scores.read_text().replace("q1,", "q99,"))
     with pytest.raises(InputError, match="is not as it was written"):
-        benchmark({"tiny": tiny_model("bert")}, [data], out, bm25=False, say=quiet)
+        benchmark({"tiny": tiny_encoder("bert")}, [data], out, bm25=False, say=quiet)
     assert searches == []
-    benchmark({"tiny": tiny_model("distilbert")}, [data], out, bm25=False, overwrite=True, say=quiet)
+    benchmark({"tiny": tiny_encoder("distilbert")}, [data], out, bm25=False, overwrite=True, say=quiet)
 
 
 def test_skipping_bad_input_later_or_no_longer(

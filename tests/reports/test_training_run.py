@@ -47,7 +47,7 @@ def test_a_finished_run(make_run: MakeRun) -> None:
         "minilm/best was trained on pairs:faq.csv for 2 steps of 64 triplets. Target: 0.3, in-batch negatives.",
         "nDCG@10 on the validation queries: 0.500 before, 0.750 at best, at step 2: a gain of 0.250.",
         "Elsewhere (scifact, 300 queries): nDCG@10 0.600 before, 0.550 after (-0.050, -0.070 to -0.030).",
-        "It took 1,234 seconds, at a median of 15.0 triplets a second.",
+        "Training took 1,234 seconds, at a median of 15.0 triplets a second.",
     ]
     assert section.notes == []
     found = lines(section)

@@ -10,5 +10,7 @@ from remargin import BiEncoder
 
 
 @pytest.fixture(scope="module")
-def model(tiny_model: Any) -> BiEncoder:
-    return BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")  # whose vectors differ, unlike those of [CLS]
+def model(tiny_encoder: Any) -> BiEncoder:
+    return BiEncoder.from_pretrained(
+        tiny_encoder("bert"), pooling="mean"
+    )  # whose vectors differ, unlike those of [CLS]

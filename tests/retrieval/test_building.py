@@ -28,9 +28,9 @@ pytest.importorskip("pymilvus")
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_back_end_finds_what_comparing_everything_finds(
-    name: str, similarity: Any, tiny_model: Any, tmp_path: Path
+    name: str, similarity: Any, tiny_encoder: Any, tmp_path: Path
 ) -> None:
-    model = BiEncoder.from_pretrained(tiny_model("bert"), similarity=similarity)
+    model = BiEncoder.from_pretrained(tiny_encoder("bert"), similarity=similarity)
     vectors = random_vectors(model, 500)
     queries = np.random.default_rng(1).normal(size=(20, model.dimension)).astype("f4")
     build_index(vectors, tmp_path / "index", SETTINGS[name])
@@ -94,8 +94,8 @@ def test_opq_needs_as_many_vectors_as_numbers_in_one(tmp_path: Path) -> None:
     assert len(Faiss.build(rng.normal(size=(300, 16)), "OPQ4_16,HNSW8_PQ4", unit=True)) == 300
 
 
-def test_a_model_that_makes_no_numbers_is_refused(tiny_model: Any, tmp_path: Path) -> None:
-    broken = BiEncoder.from_pretrained(tiny_model("bert"), similarity="dot")
+def test_a_model_that_makes_no_numbers_is_refused(tiny_encoder: Any, tmp_path: Path) -> None:
+    broken = BiEncoder.from_pretrained(tiny_encoder("bert"), similarity="dot")
     broken.backbone.embeddings.word_embeddings.weight.data.fill_(float("nan"))  # type: ignore[union-attr]
     with pytest.raises(InputError, match="makes vectors with numbers that float32 cannot hold"):
         encode_texts(broken, texts(DOCUMENTS), tmp_path / "out")

@@ -145,9 +145,9 @@ def test_documents_that_stay_keep_their_words(model: BiEncoder, tmp_path: Path) 
     same(load_index(folder, model).search(QUERIES), load_index(anew, model).search(QUERIES))
 
 
-def test_passages_and_whole_documents_are_fused(tiny_model: Any, tmp_path: Path) -> None:
+def test_passages_and_whole_documents_are_fused(tiny_encoder: Any, tmp_path: Path) -> None:
     data = write_beir(tmp_path / "data")
-    given = {"data": data, "model": tiny_model("bert"), "passage_length": 3}
+    given = {"data": data, "model": tiny_encoder("bert"), "passage_length": 3}
     built = remargin.index(tmp_path / "index", **given, hybrid=0.5)
     assert built.rows > built.documents == len(DOCUMENTS)
     assert built.hybrid == HALF

@@ -25,8 +25,8 @@ QUANTISED = BackendSettings("faiss", factory="HNSW8_SQ8")  # which is trained
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @pytest.mark.parametrize("name", [*SETTINGS, "quantised"])
-def test_rankings_are_those_of_an_index_on_disk(name: str, similarity: Any, tiny_model: Any, tmp_path: Path) -> None:
-    model = BiEncoder.from_pretrained(tiny_model("bert"), similarity=similarity, pooling="mean")
+def test_rankings_are_those_of_an_index_on_disk(name: str, similarity: Any, tiny_encoder: Any, tmp_path: Path) -> None:
+    model = BiEncoder.from_pretrained(tiny_encoder("bert"), similarity=similarity, pooling="mean")
     settings, vectors = {**SETTINGS, "quantised": QUANTISED}[name], random_vectors(model, 400)
     build_index(vectors, tmp_path / "index", settings)
     written = open_index(tmp_path / "index", model).search(QUERIES, 10).rankings
@@ -81,3 +81,16 @@ def test_a_temporary_milvus_leaves_nothing(model: BiEncoder, tmp_path: Path, mon
     with pytest.raises(KeyboardInterrupt):
         DenseIndex.in_memory(model, random_vectors(model, 50), SETTINGS["milvus"])
     assert not list(tmp_path.iterdir())
+
+
+def test_training_an_index_is_shown(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    def track(items: Any, description: str, **options: Any) -> Any:
+        shown.append(description)
+        return items
+
+    monkeypatch.setattr("remargin.retrieval.faiss.track", track)
+    for settings in (QUANTISED, BackendSettings("faiss", factory="Flat")):
+        DenseIndex.in_memory(model, random_vectors(model, 400), settings)
+    assert shown == ["training on 400 vectors", "indexing", "indexing"]  # a flat index is not trained

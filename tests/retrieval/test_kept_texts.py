@@ -53,10 +53,10 @@ def test_what_is_kept_is_read_again(tmp_path_factory: pytest.TempPathFactory, pa
 
 @pytest.mark.parametrize("hybrid", ["off", 0.5])
 def test_texts_follow_the_documents(
-    tiny_model: Any, tmp_path: Path, hybrid: str | float, caplog: pytest.LogCaptureFixture
+    tiny_encoder: Any, tmp_path: Path, hybrid: str | float, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, other, folder = write(tmp_path / "data", TEXTS), write(tmp_path / "other", OTHERS), tmp_path / "index"
-    built = remargin.index(folder, data=data, model=tiny_model("bert"), hybrid=hybrid)
+    built = remargin.index(folder, data=data, model=tiny_encoder("bert"), hybrid=hybrid)
     assert 0 < built.text_bytes < sum(len(text.encode()) for text in TEXTS.values())
     assert shown(folder) == TEXTS
     remargin.update(folder, data=other, keep_others=True)
@@ -75,10 +75,10 @@ def test_texts_follow_the_documents(
 
 
 def test_an_index_without_texts_says_which_it_lacks_and_follows_its_collection(
-    tiny_model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tiny_encoder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, folder = write(tmp_path / "data", TEXTS), tmp_path / "index"
-    assert remargin.index(folder, data=data, model=tiny_model("bert"), texts=False).text_bytes == 0
+    assert remargin.index(folder, data=data, model=tiny_encoder("bert"), texts=False).text_bytes == 0
     assert not (folder / "texts.bin").exists()
     moved = write(tmp_path / "moved", TEXTS)
     (tmp_path / "data" / "corpus.jsonl").unlink()
@@ -93,13 +93,13 @@ def test_an_index_without_texts_says_which_it_lacks_and_follows_its_collection(
 
 
 def test_vectors_have_no_texts_but_the_collection_beside_them_has(
-    tiny_model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tiny_encoder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, folder = write(tmp_path / "data", TEXTS), tmp_path / "index"
-    vectors = remargin.encode(data, tiny_model("bert"), tmp_path / "vectors", passage_length="off")
+    vectors = remargin.encode(data, tiny_encoder("bert"), tmp_path / "vectors", passage_length="off")
     assert remargin.index(tmp_path / "bare", vectors=vectors).text_bytes == 0
     remargin.index(folder, vectors=vectors, data=data)
-    model = BiEncoder.from_pretrained(tiny_model("bert"))
+    model = BiEncoder.from_pretrained(tiny_encoder("bert"))
     remargin.update(folder, vectors=Vectors.of(model, OTHERS))
     (tmp_path / "data" / "corpus.jsonl").unlink()
     assert shown(folder) == TEXTS | dict.fromkeys(OTHERS)
@@ -112,10 +112,10 @@ def test_vectors_have_no_texts_but_the_collection_beside_them_has(
 
 @pytest.mark.parametrize(("hybrid", "format"), [("off", "remargin-index-2"), (0.5, "remargin-index-3")])
 def test_indexes_of_earlier_versions_are_read_and_updated(
-    tiny_model: Any, tmp_path: Path, hybrid: str | float, format: str
+    tiny_encoder: Any, tmp_path: Path, hybrid: str | float, format: str
 ) -> None:
     data, folder = write(tmp_path / "data", TEXTS), tmp_path / "index"
-    remargin.index(folder, data=data, model=tiny_model("bert"), hybrid=hybrid, texts=False)
+    remargin.index(folder, data=data, model=tiny_encoder("bert"), hybrid=hybrid, texts=False)
     header = {name: value for name, value in read_index_header(folder).items() if name != "texts"}
     write_header(folder / HEADER, {**header, "format": format})
     assert shown(folder) == TEXTS  # from the collection

@@ -153,9 +153,9 @@ def test_search_refuses_a_language_without_effect(tmp_path: Path) -> None:
             search(collection, index, language="german")
 
 
-def test_an_index_takes_the_language_of_the_fusion_and_keeps_it(tiny_model: Any, tmp_path: Path) -> None:
+def test_an_index_takes_the_language_of_the_fusion_and_keeps_it(tiny_encoder: Any, tmp_path: Path) -> None:
     model, data = tmp_path / "model", tmp_path / "data"
-    BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean").save(model)
+    BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean").save(model)
     data.mkdir()
     (data / "queries.jsonl").touch()
     (data / "corpus.jsonl").write_text('{"_id": "a", "text": "Häuser brennen"}\n{"_id": "b", "text": "Katzen"}\n')

@@ -28,8 +28,8 @@ QUERIES = {"q1": "number 9", "q2": "query text of a model", "q3": "a value in th
 
 
 @pytest.fixture
-def folder(tiny_model: Any) -> Path:
-    path: Path = tiny_model("bert")
+def folder(tiny_encoder: Any) -> Path:
+    path: Path = tiny_encoder("bert")
     return path
 
 
@@ -199,6 +199,31 @@ def test_an_index_without_passages_says_what_an_update_truncates(
     )
     with pytest.raises(InputError, match=r"passage_length 22, not None; encode .* \(--passage-length off\)"):
         remargin.update(tmp_path / "index", vectors=vectors)
+
+
+def test_short_documents_join_an_index_of_passages(folder: Path, data: Path, tmp_path: Path) -> None:
+    """As if all had been indexed at once, though `encode` made no passages of them."""
+    short = {f"s{i}": text for i, text in enumerate(DOCUMENTS[id] for id in DOCUMENTS if id not in longer(folder))}
+    options: Any = {"model": folder, "document_length": LENGTH}
+    on_disk = remargin.encode(written(tmp_path / "short", short), folder, tmp_path / "v", document_length=LENGTH)
+    assert (on_disk.owners, on_disk.fits) == (None, LENGTH - 2)
+    model = BiEncoder.from_pretrained(folder, document_length=LENGTH)
+    remargin.index(tmp_path / "all", data=written(tmp_path / "both", {**DOCUMENTS, **short}), **options)
+    expected = remargin.search(data, tmp_path / "all").rankings
+    for name, vectors in (("disk", on_disk), ("memory", Vectors.of(model, short, passage_length="auto"))):
+        remargin.index(tmp_path / name, data=data, **options)
+        assert remargin.update(tmp_path / name, vectors=vectors).added == len(short)
+        assert_scores(remargin.search(data, tmp_path / name), expected)
+
+
+def test_longer_ones_do_not_join_an_index_of_shorter_passages(folder: Path, data: Path, tmp_path: Path) -> None:
+    short = {f"s{i}": text for i, text in enumerate(DOCUMENTS[id] for id in DOCUMENTS if id not in longer(folder))}
+    remargin.index(tmp_path / "index", data=data, model=folder, document_length=LENGTH, passage_length=LENGTH - 3)
+    vectors = remargin.encode(written(tmp_path / "short", short), folder, tmp_path / "v", document_length=LENGTH)
+    with pytest.raises(InputError, match=r"passage_length None, not 21; encode .* \(--passage-length 21\)"):
+        remargin.update(tmp_path / "index", vectors=vectors)
+    cut = remargin.encode(data, folder, tmp_path / "cut", document_length=LENGTH, passage_length="off")
+    assert cut.fits is None  # some are longer
 
 
 def test_passages_of_what(folder: Path, data: Path, tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ QUERIES = {"q1": "margins", "q2": "values of documents"}
 COLLECTION = Collection("pieces", "test", DOCUMENTS, QUERIES, {})
 
 
-def test_reranking_everything_is_exact_search(tiny_model: Any) -> None:
-    model = BiEncoder.from_pretrained(tiny_model("bert"))
+def test_reranking_everything_is_exact_search(tiny_encoder: Any) -> None:
+    model = BiEncoder.from_pretrained(tiny_encoder("bert"))
     whole = DenseIndex(model, Vectors.of(model, DOCUMENTS)).search(QUERIES, k=20)
     first = Run.of({query: dict.fromkeys(DOCUMENTS, 1.0) for query in QUERIES})
     again = rerank(COLLECTION, model, first)
@@ -112,8 +112,8 @@ def test_reranking_everything_is_exact_search(tiny_model: Any) -> None:
     assert set(shallow.rankings["q1"]) == set(first.top("q1", 3))
 
 
-def test_reranking_encodes_each_text_once(tiny_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = BiEncoder.from_pretrained(tiny_model("bert"))
+def test_reranking_encodes_each_text_once(tiny_encoder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = BiEncoder.from_pretrained(tiny_encoder("bert"))
     encoded: list[str] = []
     of_queries, of_documents = model.encode_queries, model.encode_passages
 
@@ -131,8 +131,8 @@ def test_reranking_encodes_each_text_once(tiny_model: Any, monkeypatch: pytest.M
     assert sorted(encoded) == sorted([*DOCUMENTS.values(), *QUERIES.values()])
 
 
-def test_a_cross_encoder_reranks_by_its_scores(tiny_model: Any) -> None:
-    model = CrossEncoder.from_pretrained(tiny_model("bert"))
+def test_a_cross_encoder_reranks_by_its_scores(tiny_encoder: Any) -> None:
+    model = CrossEncoder.from_pretrained(tiny_encoder("bert"))
     with torch.no_grad():
         model.model.classifier.weight.normal_(generator=torch.Generator().manual_seed(0))
     first = Run.of({"q2": dict.fromkeys(DOCUMENTS, 1.0), "q1": {"d3": 2.0, "d4": 1.0}})
@@ -149,8 +149,8 @@ def test_a_cross_encoder_reranks_by_its_scores(tiny_model: Any) -> None:
         rerank(replace(COLLECTION, queries={"q2": "margins " * 61}), model, first)
 
 
-def test_a_run_of_another_collection_is_refused(tiny_model: Any) -> None:
-    model = BiEncoder.from_pretrained(tiny_model("bert"))
+def test_a_run_of_another_collection_is_refused(tiny_encoder: Any) -> None:
+    model = BiEncoder.from_pretrained(tiny_encoder("bert"))
     with pytest.raises(InputError, match="none of the collection's queries"):
         rerank(COLLECTION, model, Run.of({"other": {"d1": 1.0}}))
     with pytest.raises(InputError, match="id 'x': the run has a document that is not in the collection"):
@@ -158,12 +158,12 @@ def test_a_run_of_another_collection_is_refused(tiny_model: Any) -> None:
 
 
 def test_the_index_of_another_collection_is_refused(
-    tiny_model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tiny_encoder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "index"
     BM25(DOCUMENTS).save(folder)
     assert len(search(Collection("same", "test", DOCUMENTS, QUERIES, {}), folder)) == len(QUERIES)
-    model = BiEncoder.from_pretrained(tiny_model("bert"))
+    model = BiEncoder.from_pretrained(tiny_encoder("bert"))
     build_index(Vectors.of(model, DOCUMENTS), tmp_path / "dense")
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     more = Collection("more", "test", {"d1": DOCUMENTS["d1"], "x": "new", "y": "newer"}, QUERIES, {})
@@ -179,12 +179,12 @@ def test_the_index_of_another_collection_is_refused(
     assert search(no_words, folder).rankings == {"q": {}}
 
 
-def test_an_index_and_its_model_go_together(tiny_model: Any) -> None:
+def test_an_index_and_its_model_go_together(tiny_encoder: Any) -> None:
     collection = Collection("c", "test", DOCUMENTS, QUERIES, {"q1": {"d1": 1}})
     with pytest.raises(InputError, match="index 'exact' needs a model"):
         search(collection, "exact")
     with pytest.raises(InputError, match="index 'bm25' takes no model"):
-        search(collection, "bm25", BiEncoder.from_pretrained(tiny_model("bert")))
+        search(collection, "bm25", BiEncoder.from_pretrained(tiny_encoder("bert")))
     with pytest.raises(InputError, match="unknown index 'hnsw'"):
         search(collection, "hnsw")
 

@@ -27,8 +27,8 @@ QUERIES = {"q1": "text number 3", "q2": "words"}
 
 
 @pytest.fixture(scope="module")
-def model(tiny_model: Any) -> BiEncoder:
-    return BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
+def model(tiny_encoder: Any) -> BiEncoder:
+    return BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean")
 
 
 @pytest.fixture

@@ -114,12 +114,12 @@ def test_a_change_that_is_cut_off_changes_nothing(
 
 
 def test_wrong_models_and_documents_are_refused(
-    model: BiEncoder, tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: BiEncoder, tiny_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "index"
     vectors = Vectors.of(model, DOCUMENTS)
     build_index(vectors, folder)
-    other = BiEncoder.from_pretrained(tiny_model("distilbert"))
+    other = BiEncoder.from_pretrained(tiny_encoder("distilbert"))
     with pytest.raises(InputError, match=r"index: the vectors were made by another model than .*; search with"):
         open_index(folder, other)
     monkeypatch.setattr(type(other), "dimension", 16)
@@ -130,7 +130,7 @@ def test_wrong_models_and_documents_are_refused(
         add_documents(folder, Vectors.of(other, {"new": "text"}))
     with pytest.raises(InputError, match="made with another model"):
         synchronise(folder, texts(DOCUMENTS), other)
-    short = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean", document_length=9)
+    short = BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean", document_length=9)
     with pytest.raises(InputError, match="the new vectors were made with length 9, not"):
         add_documents(folder, Vectors.of(short, {"new": "text"}))
     with pytest.raises(InputError, match="id 'd3': document is in the index already; delete it first"):
@@ -152,9 +152,9 @@ def test_wrong_models_and_documents_are_refused(
 
 @pytest.mark.parametrize("name", ["flat", "int8"])
 def test_longer_vectors_are_found_by_their_dot_product_when_they_come_later(
-    name: str, tiny_model: Any, tmp_path: Path
+    name: str, tiny_encoder: Any, tmp_path: Path
 ) -> None:
-    model = BiEncoder.from_pretrained(tiny_model("bert"), similarity="dot")
+    model = BiEncoder.from_pretrained(tiny_encoder("bert"), similarity="dot")
     every = random_vectors(model, 400)
     every.matrix[300:] *= 8
     first, second = (

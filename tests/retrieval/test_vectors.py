@@ -27,8 +27,8 @@ TEXTS = [Text(f"d{i}", f"text number {i} " + "word " * (i % 13)) for i in range(
 
 
 @pytest.fixture
-def model(tiny_model: Any) -> BiEncoder:
-    return BiEncoder.from_pretrained(tiny_model("bert"))
+def model(tiny_encoder: Any) -> BiEncoder:
+    return BiEncoder.from_pretrained(tiny_encoder("bert"))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -84,10 +84,10 @@ def flipped(content: bytes, place: int) -> bytes:
 
 
 def test_it_does_not_go_on_in_another_precision(
-    tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
-    coarse, fine = (BiEncoder.from_pretrained(tiny_model("bert"), precision=name) for name in ("bf16", "32"))
+    coarse, fine = (BiEncoder.from_pretrained(tiny_encoder("bert"), precision=name) for name in ("bf16", "32"))
     with monkeypatch.context() as patched:
         patched.setattr(BiEncoder, "encode_tokens", interrupted_at(3)[0])
         with pytest.raises(KeyboardInterrupt):
@@ -165,9 +165,9 @@ MANY = [Text(f"d{i}", f"text number {i} " + "word " * (i % 13)) for i in range(4
 
 
 def test_a_killed_encoding_ends_in_the_same_bytes(
-    tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tiny_model("bert")
+    folder = tiny_encoder("bert")
     command = [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "out")]
     process = subprocess.Popen(command, cwd=Path(__file__).parents[2])
     while process.poll() is None:
@@ -217,8 +217,8 @@ TOKENIZER: list[Tokenizer] = []
 
 
 @pytest.fixture(autouse=True)
-def _tokenizer(tiny_model: Any) -> None:
-    TOKENIZER[:] = [Tokenizer.from_pretrained(tiny_model("bert"))]
+def _tokenizer(tiny_encoder: Any) -> None:
+    TOKENIZER[:] = [Tokenizer.from_pretrained(tiny_encoder("bert"))]
 
 
 def test_long_documents_are_read_whole_in_passages(model: BiEncoder, tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folder(tiny_model: Any) -> Path:
-    path: Path = tiny_model("bert")
+def folder(tiny_encoder: Any) -> Path:
+    path: Path = tiny_encoder("bert")
     return path
 
 

@@ -46,9 +46,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def make_service(tiny_model: Any, data: Path) -> Make:
+def make_service(tiny_encoder: Any, data: Path) -> Make:
     """A service of the tiny models before (DistilBERT) and after (BERT); options are the service's."""
-    served = ServedModel(str(tiny_model()), str(data), str(tiny_model("distilbert")), hybrid=0.5)
+    served = ServedModel(str(tiny_encoder()), str(data), str(tiny_encoder("distilbert")), hybrid=0.5)
 
     def make(**options: Any) -> Service:
         return Service(served, **options)

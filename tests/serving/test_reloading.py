@@ -35,10 +35,10 @@ async def ask_until(client: httpx.AsyncClient, changed: Callable[[], bool]) -> N
 
 
 def test_a_new_model_takes_over_and_a_damaged_one_does_not(
-    tiny_model: Any, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tiny_encoder: Any, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "model"
-    BiEncoder.from_pretrained(tiny_model("bert")).save(folder)
+    BiEncoder.from_pretrained(tiny_encoder("bert")).save(folder)
     said: list[str] = []
     service = Service(ServedModel(str(folder), str(data), "none"), watch_seconds=0.05, say=said.append)
     old = service.engine
@@ -53,7 +53,7 @@ def test_a_new_model_takes_over_and_a_damaged_one_does_not(
                 break
         assert "a change was not taken over" in caplog.text
         assert service.engine is old
-        BiEncoder.from_pretrained(tiny_model("distilbert")).save(folder, overwrite=True)
+        BiEncoder.from_pretrained(tiny_encoder("distilbert")).save(folder, overwrite=True)
         await ask_until(client, lambda: service.engine is not old)
         text = (await client.get("/metrics")).text
         assert 'remargin_reloads_total{result="failed"} 1.0' in text
@@ -64,13 +64,13 @@ def test_a_new_model_takes_over_and_a_damaged_one_does_not(
     assert service.engine is not old
     assert service.engine.bm25 is old.bm25  # not made again
     assert said == ["a new model is served: 41 documents"]
-    expected = BiEncoder.from_pretrained(tiny_model("distilbert")).encode_queries(["x"])
+    expected = BiEncoder.from_pretrained(tiny_encoder("distilbert")).encode_queries(["x"])
     np.testing.assert_allclose(service.engine.encode([["x"]])[0].vectors, expected, atol=1e-5)
 
 
-def test_an_updated_index_takes_over_with_its_new_documents(tiny_model: Any, tmp_path: Path) -> None:
+def test_an_updated_index_takes_over_with_its_new_documents(tiny_encoder: Any, tmp_path: Path) -> None:
     collection, folder = write_collection(tmp_path / "collection"), tmp_path / "index"
-    index(folder, data=collection, model=tiny_model(), hybrid=0.5)
+    index(folder, data=collection, model=tiny_encoder(), hybrid=0.5)
     service = Service(ServedIndex(str(folder)), watch_seconds=0.05)
     assert service.engine.systems == ["bm25", "after", "hybrid"]
 
@@ -89,16 +89,16 @@ def test_an_updated_index_takes_over_with_its_new_documents(tiny_model: Any, tmp
     during(service, run)
 
 
-def test_an_index_is_served_as_it_was_made(tiny_model: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_index_is_served_as_it_was_made(tiny_encoder: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     collection = write_collection(tmp_path / "collection")
-    index(tmp_path / "dense", data=collection, model=tiny_model())
+    index(tmp_path / "dense", data=collection, model=tiny_encoder())
     index(tmp_path / "words", data=collection, index="bm25", texts=False)
     index(tmp_path / "kept", data=collection, index="bm25")
     assert ServedIndex(str(tmp_path / "dense")).load().systems == ["after"]
     words = ServedIndex(str(tmp_path / "words")).load()
     assert (words.systems, len(words)) == (["bm25"], 41)
     assert words.texts.of(["d1"])
-    both = ServedIndex(str(tmp_path / "dense"), before=str(tiny_model("distilbert"))).load()
+    both = ServedIndex(str(tmp_path / "dense"), before=str(tiny_encoder("distilbert"))).load()
     assert both.systems == ["before", "after"]
     with pytest.raises(InputError, match="holds the encoder's vectors alone"):
         ServedIndex(str(tmp_path / "dense"), hybrid=0.5).load()
@@ -113,14 +113,14 @@ def test_an_index_is_served_as_it_was_made(tiny_model: Any, tmp_path: Path, capl
     assert found.texts.of(["d1"])
 
 
-def test_the_encoder_before_training_is_that_of_the_training_run(tmp_path: Path, tiny_model: Any, data: Path) -> None:
+def test_the_encoder_before_training_is_that_of_the_training_run(tmp_path: Path, tiny_encoder: Any, data: Path) -> None:
     from remargin.reports.run_files import write_config
 
-    BiEncoder.from_pretrained(tiny_model("bert"), document_length=20).save(tmp_path / "model")
+    BiEncoder.from_pretrained(tiny_encoder("bert"), document_length=20).save(tmp_path / "model")
     assert starting_encoder(tmp_path / "model") is None
-    asked = {"command": "fit", "asked": {"model": str(tiny_model("distilbert"))}, "versions": {}}
+    asked = {"command": "fit", "asked": {"model": str(tiny_encoder("distilbert"))}, "versions": {}}
     write_config(tmp_path, asked)
-    assert starting_encoder(tmp_path / "model") == str(tiny_model("distilbert"))
+    assert starting_encoder(tmp_path / "model") == str(tiny_encoder("distilbert"))
     engine = ServedModel(str(tmp_path / "model"), str(data)).load()
     assert engine.before is not None
     assert engine.before.model.document_length == 20

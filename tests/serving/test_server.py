@@ -40,15 +40,15 @@ def test_other_machines_need_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_missing_is_said_in_a_line(
-    remargin: Any, tiny_model: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    remargin: Any, tiny_encoder: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for given, message in (
         ([], "a server needs an index, or a model and a collection; give --index, or --model --data"),
-        (["--model", tiny_model()], "a server needs an index, or a model and a collection"),
+        (["--model", tiny_encoder()], "a server needs an index, or a model and a collection"),
         (["--index", tmp_path / "none", "--port", "0"], "none"),
         (["--index", tmp_path, "--skip-bad"], "--skip-bad does nothing for an index folder"),
         (["--model", tmp_path, "--data", data, "--port", "0"], "no weights"),
-        (["--model", tiny_model(), "--data", "pairs:nothing.csv", "--port", "0"], "nothing.csv: no such file"),
+        (["--model", tiny_encoder(), "--data", "pairs:nothing.csv", "--port", "0"], "nothing.csv: no such file"),
         (["--model", "x", "--data", data, "--collect", "votes.csv", "--port", "0"], "a name that ends in .jsonl"),
     ):
         result = remargin("serve", *given)
@@ -57,19 +57,19 @@ def test_what_is_missing_is_said_in_a_line(
         assert len(result.stderr.splitlines()) == 1
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        result = remargin("serve", "--model", tiny_model(), "--data", data, "--port", port)
+        result = remargin("serve", "--model", tiny_encoder(), "--data", data, "--port", port)
         assert f"127.0.0.1:{port} cannot be used (Address already in use); choose another --port" in result.stderr
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "fastapi is not installed; pip install 'remargin[serve]'" in remargin("serve").stderr
 
 
 @pytest.fixture
-def start(tiny_model: Any, data: Path, tmp_path: Path) -> Iterator[Start]:
+def start(tiny_encoder: Any, data: Path, tmp_path: Path) -> Iterator[Start]:
     """Starts a server on a free port, in a process of its own; returns the process and its address."""
     processes: list[subprocess.Popen[str]] = []
 
     def run(*options: Any) -> tuple[subprocess.Popen[str], str]:
-        given = ["--model", tiny_model(), "--data", data, "--port", 0, *options]
+        given = ["--model", tiny_encoder(), "--data", data, "--port", 0, *options]
         command = [sys.executable, "-m", "remargin", "serve", *map(str, given)]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         process = subprocess.Popen(

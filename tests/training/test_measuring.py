@@ -231,6 +231,8 @@ def test_few_dev_queries_choose_nothing(start: Start, tmp_path: Path, monkeypatc
     assert given.path is not None
     assert (given.weight, given.path.given, given.fusion) == (0.5, True, None)
     assert any(line.startswith("10 dev queries are too few to choose by: ") for line in lines)
+    few = "10 dev queries are too few to choose its weight by (`index --hybrid` sets one)"
+    assert f"No hybrid of BM25 and the model: {few}." in lines
 
 
 def without(beir: Path, split: str, folder: Path) -> Path:

@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import HYBRID, Config, DocumentLength, DocumentPrefix, IndexModel, QueryLength, QueryPrefix
+from remargin.cli.options import (
+    HYBRID,
+    Config,
+    DocumentLength,
+    DocumentPrefix,
+    IndexModel,
+    Pooling,
+    QueryLength,
+    QueryPrefix,
+    Similarity,
+)
 from remargin.cli.search import tell_fusion
 from remargin.progress import show
 
@@ -29,6 +39,8 @@ def ask(
     document_length: DocumentLength = None,
     query_prefix: QueryPrefix = None,
     document_prefix: DocumentPrefix = None,
+    pooling: Pooling = None,
+    similarity: Similarity = None,
     config: Config = None,
 ) -> dict[str, Any]:
     """Ask an index one question, and show the best documents.
@@ -49,6 +61,8 @@ def ask(
         document_length=document_length,
         query_prefix=query_prefix,
         document_prefix=document_prefix,
+        pooling=pooling,
+        similarity=similarity,
     )
     fusion = tell_fusion(index, model, hybrid)
     for place, answer in enumerate(answers, 1):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import BOUND, Config, SkipBad, Threads, model_names
+from remargin.cli.options import BOUND, Config, Pooling, Similarity, SkipBad, Threads, model_names
 from remargin.cli.screen import print_tables, table_data
 from remargin.progress import say, tell
 
@@ -17,7 +17,8 @@ def benchmark(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="Encoders: folders or Hugging Face names. NAME=PATH sets the name of the row: before=PATH after=PATH."
+            help="Encoders, ColBERT or SPLADE: folders or Hugging Face names; two encoders are QUERIES+DOCUMENTS. "
+            "NAME=PATH sets the name of the row: before=PATH after=PATH."
         ),
     ] = None,
     data: Annotated[
@@ -44,6 +45,8 @@ def benchmark(
         ),
     ] = None,
     bound: Annotated[float, typer.Option(help=BOUND)] = 0.05,
+    pooling: Pooling = None,
+    similarity: Similarity = None,
     skip_bad: SkipBad = False,
     overwrite: Annotated[bool, typer.Option(help="Measure everything again, and replace earlier results.")] = False,
     threads: Threads = None,
@@ -57,7 +60,19 @@ def benchmark(
     import remargin
 
     tables = remargin.benchmark(
-        model_names(model or []), data or [], out, measure, bm25, in_domain, reference, bound, skip_bad, overwrite, say
+        model_names(model or []),
+        data or [],
+        out,
+        measure,
+        bm25,
+        in_domain,
+        reference,
+        bound,
+        pooling,
+        similarity,
+        skip_bad,
+        overwrite,
+        say,
     )
     print_tables(tables.values())
     tell(f"\nwrote {out}")

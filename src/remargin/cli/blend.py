@@ -13,8 +13,10 @@ from remargin.cli.options import (
     DocumentLength,
     DocumentPrefix,
     Overwrite,
+    Pooling,
     QueryLength,
     QueryPrefix,
+    Similarity,
     SkipBad,
     Threads,
 )
@@ -47,6 +49,8 @@ def blend(
     document_length: DocumentLength = None,
     query_prefix: QueryPrefix = None,
     document_prefix: DocumentPrefix = None,
+    pooling: Pooling = None,
+    similarity: Similarity = None,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
@@ -74,6 +78,8 @@ def blend(
         document_length=document_length,
         query_prefix=query_prefix,
         document_prefix=document_prefix,
+        pooling=pooling,
+        similarity=similarity,
     )
     if made.path is not None:
         from remargin.reports.blend_file import path_table, path_words

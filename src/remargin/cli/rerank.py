@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from remargin.cli.options import (
+    MODEL,
     RUN_FILE,
     Config,
     DocumentLength,
@@ -15,10 +16,12 @@ from remargin.cli.options import (
     Overwrite,
     PassageLength,
     PassageOverlap,
+    Pooling,
     Precision,
     QueryLength,
     QueryPrefix,
     RequiredData,
+    Similarity,
     SkipBad,
     Split,
     Threads,
@@ -28,7 +31,7 @@ from remargin.progress import tell
 
 def rerank(
     data: RequiredData,
-    model: Annotated[str, typer.Option(help="Encoder or cross-encoder: minilm, a folder, or a Hugging Face name.")],
+    model: Annotated[str, typer.Option(help=f"{MODEL} Or a cross-encoder, ColBERT or SPLADE.")],
     run: Annotated[Path, typer.Option(help="Run file to re-rank.")],
     out: Annotated[Path, typer.Option(help=RUN_FILE)],
     depth: Annotated[
@@ -43,12 +46,14 @@ def rerank(
     document_length: DocumentLength = None,
     query_prefix: QueryPrefix = None,
     document_prefix: DocumentPrefix = None,
+    pooling: Pooling = None,
+    similarity: Similarity = None,
     passage_length: PassageLength = "auto",
     passage_overlap: PassageOverlap = None,
     threads: Threads = None,
     config: Config = None,
 ) -> dict[str, Any]:
-    """Re-rank the documents of a run file, by an encoder's similarity or a cross-encoder's score.
+    """Re-rank the documents of a run file, by an encoder's similarity or a cross-encoder's or ColBERT's score.
 
     Examples:
         remargin rerank --data faq --model runs/faq/model --run a.trec --out b.trec
@@ -69,6 +74,8 @@ def rerank(
         document_length=document_length,
         query_prefix=query_prefix,
         document_prefix=document_prefix,
+        pooling=pooling,
+        similarity=similarity,
         passage_length=passage_length,
         passage_overlap=passage_overlap,
     )

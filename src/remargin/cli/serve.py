@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import DATA, HYBRID, INT, MODEL, Config, SkipBad, Threads
+from remargin.cli.options import DATA, HYBRID, INT, MODEL, Config, Pooling, Similarity, SkipBad, Threads
 
 
 def serve(
@@ -47,6 +47,8 @@ def serve(
     queue: Annotated[
         int, typer.Option(min=1, metavar=INT, help="Maximum number of queries that wait; more get status 429.")
     ] = 512,
+    pooling: Pooling = None,
+    similarity: Similarity = None,
     skip_bad: SkipBad = False,
     threads: Threads = None,
     config: Config = None,
@@ -60,5 +62,19 @@ def serve(
     import remargin
 
     remargin.serve(
-        model, data, index, before, hybrid, host, port, token_file, collect, batch_size, batch_wait, queue, skip_bad
+        model,
+        data,
+        index,
+        before,
+        hybrid,
+        host,
+        port,
+        token_file,
+        collect,
+        batch_size,
+        batch_wait,
+        queue,
+        skip_bad,
+        pooling,
+        similarity,
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import Config, Data, IndexModel, SkipBad, Threads
+from remargin.cli.options import Config, Data, IndexModel, Pooling, Similarity, SkipBad, Threads
 from remargin.progress import tell
 
 
@@ -23,6 +23,8 @@ def update(
     ] = False,
     delete: Annotated[Path | None, typer.Option(help="File with the ids of documents to delete, one per line.")] = None,
     model: IndexModel = None,
+    pooling: Pooling = None,
+    similarity: Similarity = None,
     skip_bad: SkipBad = False,
     threads: Threads = None,
     config: Config = None,
@@ -44,6 +46,8 @@ def update(
         keep_others=keep_others,
         replace=replace,
         skip_bad=skip_bad,
+        pooling=pooling,
+        similarity=similarity,
     )
     tell(f"{index}: {changes.added:,} added, {changes.replaced:,} replaced, {changes.deleted:,} deleted")
     return {"index": index, **vars(changes)}

@@ -22,12 +22,14 @@ from remargin.data.splits import leaking_pairs, normalised, split_of
 from remargin.data.tables import SKIP, Rejects
 from remargin.errors import InputError
 from remargin.files.shapes import encodable
+from remargin.files.unpacking import read_small
 from remargin.progress import track
 
 # Folders that a user of the library does not read.
 SKIPPED_FOLDERS = {"test", "tests", "testing", "site-packages", "dist-packages", "idlelib", "lib2to3", "__pycache__"}
 SHORTEST_DOCUMENT = 5  # in words
 LONGEST_SUMMARY = 300  # in characters
+LARGEST_FILE = 10 << 20  # bytes; larger ones are tables, which a program wrote
 
 
 class Docstring(NamedTuple):
@@ -111,7 +113,10 @@ class Docstrings:
             module = ".".join([*prefix, *parts]).removesuffix(".__init__")
             try:
                 with warnings.catch_warnings(action="ignore"):  # of the code read, not of ours
-                    tree = ast.parse(file.read_bytes(), filename=str(file))
+                    tree = ast.parse(read_small(file, LARGEST_FILE), filename=str(file))
+            except InputError as error:
+                self._rejects.add(error)
+                continue
             except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
                 line = getattr(error, "lineno", None)
                 self._rejects.add(InputError(f"cannot be parsed ({error})", file=file, line=line, do=SKIP))

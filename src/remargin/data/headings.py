@@ -73,7 +73,7 @@ _ATX = re.compile(r" {0,3}(#{1,6})[ \t]")
 _HTML_HEADING = re.compile(r"\s*<h([1-6])\b[^<>]*>(.+)</h\1>\s*$", re.IGNORECASE)
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 _NO_PARAGRAPH = re.compile(r"\s*([-*+>|#]|\d+[.)])|    |\t|\s*$")  # what an underline does not make a heading of
-_IMAGE = re.compile(r"!\[([^\]]*)\](\([^()\s]*(?:\s+[^()]*)?\)|\[[^\]]*\])")
+_IMAGE = re.compile(r"!\[([^\[\]]*)\](\([^()\s]*(?:\s+[^()]*)?\)|\[[^\]]*\])")
 _LINK = re.compile(r"\[([^\[\]]+)\](\([^()\s]*(?:\s+[^()]*)?\)|\[[^\]]*\])")
 _DEFINITION = re.compile(r" {0,3}\[[^\]]+\]:\s+\S+.*$")
 _TAG = re.compile(
@@ -87,20 +87,45 @@ _ATTRIBUTES = re.compile(r"\s*\{[#.:][^{}]*\}\s*$")
 
 def markdown(text: str) -> list[Section]:
     """Sections of Markdown: headings with # or underlined, but not those in code. A title in front matter is one."""
-    lines, title = _front_matter(_without_comments(text).splitlines())
+    lines, title = _front_matter(_without_comments(text))
     headings = list(_markdown_headings(lines))
     if title and not any(heading.level == 1 for heading in headings):
         headings = [_Heading(0, title, 1, 0, 0), *headings]
     return _nested(headings, lines, _clean_markdown)
 
 
-def _without_comments(text: str) -> str:
-    """Line breaks stay, so that numbers of lines do."""
-    kept, end = [], 0
-    while (start := text.find("<!--", end)) >= 0 and (after := text.find("-->", start)) >= 0:
-        kept += [text[end:start], "\n" * text.count("\n", start, after)]
-        end = after + len("-->")
-    return "".join([*kept, text[end:]])
+def _without_comments(text: str) -> list[str]:
+    """The lines of a text without HTML comments, except in fenced code, where readers see them.
+
+    >>> _without_comments("a <!-- b\\nc --> d\\n~~~\\n<!-- e -->")
+    ['a ', ' d', '~~~', '<!-- e -->']
+    """
+    lines, fence, hidden = text.splitlines(), "", False
+    if "<!--" not in text:
+        return lines
+    last = max((i for i, line in enumerate(lines) if "-->" in line), default=-1)  # behind it, no comment ends
+    for i, line in enumerate(lines):
+        if hidden or not (fence or _FENCE.match(line)):
+            lines[i], hidden = _shown(line, hidden, ends_below=i < last)
+        fence = _fence_after(fence, lines[i])
+    return lines
+
+
+def _shown(line: str, hidden: bool, ends_below: bool) -> tuple[str, bool]:
+    """The parts of a line that are in no comment, and whether its end is in one; `hidden` says so of its beginning."""
+    kept: list[str] = []
+    place = 0
+    while True:
+        if hidden:
+            end = line.find("-->", place)
+            if end < 0:
+                return "".join(kept), True
+            place = end + len("-->")
+        start = line.find("<!--", place)
+        if start < 0 or not (ends_below or line.find("-->", start) >= 0):
+            return "".join([*kept, line[place:]]), False
+        kept.append(line[place:start])
+        hidden, place = True, start
 
 
 def _front_matter(lines: list[str]) -> tuple[list[str], str]:
@@ -136,14 +161,18 @@ def _outside_of_code(lines: list[str]) -> Iterator[tuple[int, str]]:
     """Numbered lines that are not in a fenced block, nor its fences."""
     fence = ""
     for i, line in enumerate(lines):
-        match = _FENCE.match(line)
-        if fence:
-            if match and match[1].startswith(fence) and not line.strip().strip(fence[0]):
-                fence = ""
-        elif match:
-            fence = match[1]
-        else:
+        before, fence = fence, _fence_after(fence, line)
+        if not (before or fence):
             yield i, line
+
+
+def _fence_after(fence: str, line: str) -> str:
+    """The fence that is open behind a line, if `fence` was before it; none is an empty one."""
+    match = _FENCE.match(line)
+    if not fence:
+        return match[1] if match else ""
+    closes = match and match[1].startswith(fence) and not line.strip().strip(fence[0])
+    return "" if closes else fence
 
 
 def _inline_markdown(text: str) -> str:

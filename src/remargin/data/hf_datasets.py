@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import yaml
+
 from remargin.data.pair_columns import KNOWN_COLUMNS
 from remargin.data.pairs import Pairs
 from remargin.data.tables import Rejects, Row
 from remargin.errors import InputError, first_line
+from remargin.files.shapes import stays_inside
+from remargin.files.unpacking import read_small
 
 HOW = "datasets:{name}?query=COLUMN&document=COLUMN&split=SPLIT"
+LARGEST_CARD = 1 << 20  # bytes of a README
 SAVED = ("dataset_info.json", "dataset_dict.json")  # what `save_to_disk` writes
 ROWS_AT_ONCE = 1000
 
@@ -64,6 +70,8 @@ def _load(name: str, config: str | None) -> Any:
     folder = Path(name)
     if not folder.is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1 or folder.is_file()):
         raise InputError("no such folder", file=name, do="name a folder of save_to_disk, or a data set of the hub")
+    if folder.is_dir():
+        _refuse_elsewhere(folder)
     try:
         if any((folder / file).is_file() for file in SAVED):
             return datasets.load_from_disk(name)
@@ -72,6 +80,40 @@ def _load(name: str, config: str | None) -> Any:
         problem = "cannot be read" if folder.is_dir() else "there is no such folder, and the hub did not help"
         do = "check the folder" if folder.is_dir() else "check the name, or your connection to the Hugging Face hub"
         raise InputError(f"{problem} ({first_line(error)})", file=name, do=do) from None
+
+
+def _refuse_elsewhere(folder: Path) -> None:
+    """Refuse a folder that names files elsewhere or addresses of the network: `datasets` would follow them."""
+    for path in (folder / "README.md", *sorted(folder.glob("state.json")), *sorted(folder.glob("*/state.json"))):
+        if not path.is_file():
+            continue
+        content = read_small(path, LARGEST_CARD).decode(errors="replace")
+        try:
+            if path.suffix == ".json":
+                files = json.loads(content)
+            else:
+                front = content.split("---")[1] if content.startswith("---") else ""
+                loaded = yaml.safe_load(front)
+                files = loaded.get("configs") if isinstance(loaded, dict) else None
+            names = list(_file_names(files))
+        except (RecursionError, ValueError, yaml.YAMLError):
+            raise InputError("is damaged", file=path, do="check the folder") from None
+        for name in names:
+            if "://" in name or not stays_inside(name):
+                problem = f"names {name!r:.80}, which is no file in the folder"
+                raise InputError(problem, file=path, do="put the file into the folder, if you trust it")
+
+
+def _file_names(value: Any, of_files: bool = False) -> Iterator[str]:
+    """The strings under data_files, data_dir and filename, at any depth."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _file_names(item, of_files or name in ("data_files", "_data_files", "data_dir"))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _file_names(item, of_files)
+    elif isinstance(value, str) and of_files:
+        yield value
 
 
 def _one_split(loaded: Any, name: str, split: str | None) -> Any:

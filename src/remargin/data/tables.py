@@ -19,8 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
+from remargin.data.parquet_rows import parquet_rows
 from remargin.errors import InputError
 from remargin.files.shapes import encodable
+from remargin.files.unpacking import open_binary
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -129,16 +131,6 @@ class Row(NamedTuple):
     values: dict[str, Any]
 
 
-def open_binary(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked if its name ends in .gz."""
-    try:
-        return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
-    except FileNotFoundError:
-        raise InputError("no such file", file=path, do="check the path") from None
-    except IsADirectoryError:
-        raise InputError("is a folder, not a file", file=path, do="name a file inside it") from None
-
-
 def batches(items: Iterable[T], size: int = 4096) -> Iterator[list[T]]:
     """Items in lists of that size, the last of them shorter.
 
@@ -195,7 +187,7 @@ def read_rows(path: Path, rejects: Rejects) -> Iterator[Row]:
     if kind in (".csv", ".tsv"):
         return _delimited_rows(path, rejects, "," if kind == ".csv" else "\t")
     if kind in (".parquet", ".pq"):
-        return _parquet_rows(path)
+        return (Row(number, values) for number, values in enumerate(parquet_rows(path), 1))
     raise InputError(f"unknown kind of table {kind!r}", file=path, do="use .csv, .tsv, .jsonl or .parquet")
 
 
@@ -286,28 +278,6 @@ class _Lines:
         number, line = next(self._lines)
         self.start, self.last = self.start or number, number
         return line
-
-
-def _parquet_rows(path: Path) -> Iterator[Row]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise InputError("Parquet needs pyarrow", file=path, do="pip install 'remargin[parquet]'") from None
-    if not path.is_file():
-        raise InputError("no such file", file=path, do="check the path")
-    number = 0
-    try:
-        table = pq.ParquetFile(path)
-        kinds = pa.types
-        usable = [f.name for f in table.schema_arrow if not (kinds.is_temporal(f.type) or kinds.is_binary(f.type))]
-        for batch in table.iter_batches(batch_size=4096, columns=usable):
-            for values in batch.to_pylist():
-                number += 1
-                yield Row(number, values)
-    except (pa.ArrowException, ValueError, OverflowError, OSError) as error:
-        problem = f"not a readable Parquet file ({error})"
-        raise InputError(problem, file=path, line=number + 1, do="write it again") from None
 
 
 def require_columns(path: Path, row: Row, names: Iterable[str], do: str) -> None:

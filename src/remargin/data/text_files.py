@@ -201,7 +201,7 @@ class TextFiles:
             if text is None:
                 continue
             self.notes["files"] += 1
-            taken: set[str] = set()
+            taken: dict[str, int] = {}
             for section in sections(text, path.suffix.lower()):
                 if section.text:
                     yield _Part(_id(name, section, taken), name, printable(str(path)), section)
@@ -307,15 +307,19 @@ def says_something(heading: str) -> bool:
     return enough and words not in GENERIC and not NUMBERED.fullmatch(words)
 
 
-def _id(file: str, section: Section, taken: set[str]) -> str:
-    """The path of a file, and the section's place in it as browsers name it: `refunds.md#deadlines`."""
+def _id(file: str, section: Section, taken: dict[str, int]) -> str:
+    """The path of a file, and the section's place in it as browsers name it: `refunds.md#deadlines`.
+
+    `taken` has the ids of the file so far, and how many of the name that each begins with were tried.
+    """
     name = _UNFIT.sub(lambda character: quote(os.fsencode(character[0])), file)
     anchor = slug(section.headings[-1], words=12, characters=60) if section.headings else ""
     plain = f"{name}#{anchor or 'section'}" if section.headings else name
-    id, number = plain, 1
+    id, number = plain, taken.get(plain, 1)
     while id in taken:
         id, number = f"{plain}-{number}" if section.headings else f"{name}#{number + 1}", number + 1
-    taken.add(id)
+    taken[id] = taken.get(id, 1)
+    taken[plain] = number
     return id
 
 

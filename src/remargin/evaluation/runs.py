@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from remargin.data.tables import LONGEST_LINE, Rejects, open_binary, read_lines
+from remargin.data.tables import LONGEST_LINE, Rejects, read_lines
 from remargin.errors import InputError
 from remargin.files.atomic import new_file
+from remargin.files.unpacking import open_binary
 
 
 @dataclass

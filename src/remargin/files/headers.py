@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from remargin.errors import InputError
 from remargin.files.atomic import new_file
 from remargin.files.shapes import mismatch
+from remargin.files.unpacking import LARGEST_JSON, read_small
 
 T = TypeVar("T")
 
@@ -23,13 +24,15 @@ def read_json(path: Path, remedy: str) -> Any:
         InputError: if the file cannot be read, or is not JSON, or nests deeper than Python can read.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_small(path, LARGEST_JSON).decode())
     except FileNotFoundError:
         raise InputError("not found", file=path, do=remedy) from None
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror})", file=path, do=remedy) from None
     except RecursionError:
         raise InputError("not valid JSON (nested too deeply)", file=path, do=remedy) from None
+    except InputError:
+        raise
     except ValueError as error:
         raise InputError(f"not valid JSON ({error})", file=path, do=remedy) from None
 

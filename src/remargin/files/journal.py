@@ -127,15 +127,26 @@ def read_journal(path: Path, shape: type[T]) -> list[T]:
     if path.is_dir():
         raise InputError("is a folder", file=path, do="delete it")
     for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
-        before, _, content = line.partition(b" ")
-        try:
-            entry = json.loads(content) if before == _line_sum(content).encode() else None
-            if mismatch(entry, shape):
-                break
-        except (RecursionError, ValueError):
+        entry = read_journal_line(line, shape)
+        if entry is None:
             break
-        entries.append(cast(T, entry))
+        entries.append(entry)
     return entries
+
+
+def read_journal_line(line: bytes, shape: type[T]) -> T | None:
+    """What `journal_line` made a line of; None if it is damaged, not wholly written, or of another shape.
+
+    >>> line = journal_line({"step": 1})
+    >>> read_journal_line(line, dict), read_journal_line(line[:-2], dict)
+    ({'step': 1}, None)
+    """
+    before, _, content = line.partition(b" ")
+    try:
+        entry = json.loads(content) if before == _line_sum(content).encode() else None
+        return None if entry is None or mismatch(entry, shape) else cast(T, entry)
+    except (RecursionError, ValueError):
+        return None
 
 
 def _bytes_at(path: Path, start: int, size: int) -> bytes:

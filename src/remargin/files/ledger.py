@@ -67,18 +67,26 @@ def read_ledger(path: Path, remedy: str, known: Collection[str] | None = None) -
     """
     header, *lines = path.read_bytes().split(b"\n")[:-1] or [b""]
     columns, _, last = header.decode(errors="replace").rpartition(",")
-    names = next(csv.reader([columns]), [])
+    names = _fields(columns)
     if last != CHECKSUM or not (known is None or {*names} <= {*known}):
         raise InputError("its first line is damaged", file=path, do=remedy)
     rows, checksum = [], _chained("", columns)
     for number, line in enumerate(lines, start=2):
         text, _, stored = line.decode(errors="replace").rpartition(",")
         checksum = _chained(checksum, text)
-        fields = next(csv.reader([text]), [])
+        fields = _fields(text)
         if stored != checksum or len(fields) != len(names):
             raise InputError("damaged: not what was written", file=path, line=number, do=remedy)
         rows.append(dict(zip(names, fields, strict=True)))
     return LedgerContent(names, rows, checksum)
+
+
+def _fields(text: str) -> list[str]:
+    """The fields of a line; none if it is no line of CSV."""
+    try:
+        return next(csv.reader([text]), [])
+    except csv.Error:
+        return []
 
 
 def _text(fields: Iterable[Any]) -> str:

@@ -14,9 +14,10 @@ from remargin.integrations.hub import check_push, push_folder
 from remargin.integrations.int8 import Int8, cost_of_int8, speeds, write_int8
 from remargin.integrations.onnx import INT8_FILE, OnnxEncoder, needed, write_onnx
 from remargin.integrations.parquet import open_vectors, write_parquet
-from remargin.model.folder import OURS
+from remargin.model.conversion import convert_weights
+from remargin.model.parts import OURS
 from remargin.progress import tell
-from remargin.retrieval.encoders import as_encoder
+from remargin.retrieval.encoders import as_encoder, given_texts
 from remargin.retrieval.hybrid import read_fusion, save_fusion
 
 
@@ -51,6 +52,9 @@ def export(
     push: str | None = None,
     public: bool = False,
     texts: bool = True,
+    pooling: str | None = None,
+    similarity: str | None = None,
+    safetensors: bool = False,
     skip_bad: bool = False,
     overwrite: bool = False,
     say: Callable[[str], None] = tell,
@@ -72,6 +76,9 @@ def export(
         push: upload the folder to the Hugging Face hub under this name, as a private model.
         public: make that model a public one.
         texts: whether the Parquet file has the texts, which an index keeps, or which are read from the collection.
+        pooling, similarity: of the model, which the folder then says, instead of what its own folder says.
+        safetensors: copy the model's folder, whatever its layout, with its pickled weights (.bin) as safetensors. Only
+            tensors are read of them.
         skip_bad: skip bad input in `data`, and count it in a warning.
         overwrite: replace `out` if it is there.
         say: takes lines for people.
@@ -91,13 +98,22 @@ def export(
     if len(given) != 1:
         raise InputError(f"{' and '.join(given) or 'nothing'} to export", do="give one of --model, --vectors, --index")
     out = Path(out)
+    used = given_texts(None, None, None, None, pooling, similarity)
+    if model is not None and safetensors:
+        others = {"data": data is not None, "onnx": onnx, "int8": int8, "push": push is not None, "public": public}
+        refuse_idle("a conversion to safetensors", [*used, *(name for name, is_given in others.items() if is_given)])
+        convert_weights(model, out, overwrite, say)
+        return Exported(out)
     if model is not None:
         refuse_idle("a model", [] if texts else ["no_texts"])
         refuse_idle("an export without --int8", [] if data is None or int8 else ["data"])
         refuse_idle("an export without --push", ["public"] if public and push is None else [])
         refuse_existing(out, overwrite, OURS)
-        return _export_model(str(model), out, data, onnx or int8, int8, push, not public, skip_bad, overwrite, say)
-    of_models = {"onnx": onnx, "int8": int8, "push": push is not None, "public": public}
+        return _export_model(
+            str(model), out, data, onnx or int8, int8, push, not public, skip_bad, overwrite, used, say
+        )
+    refuse_idle("vectors", used)
+    of_models = {"safetensors": safetensors, "onnx": onnx, "int8": int8, "push": push is not None, "public": public}
     refuse_idle("vectors", [name for name, is_given in of_models.items() if is_given])
     refuse_existing(out, overwrite)
     where = None if data is None else str(data)
@@ -117,6 +133,7 @@ def _export_model(
     private: bool,
     skip_bad: bool,
     overwrite: bool,
+    used: dict[str, str],
     say: Callable[[str], None],
 ) -> Exported:
     """Write the folder beside its place: whatever fails, nothing is left."""
@@ -130,7 +147,7 @@ def _export_model(
     if collection is not None:
         collection.rejects.warn()
     run = model_card.training_run(name) if Path(name).is_dir() else None
-    model = as_encoder(name, "32").cpu()
+    model = as_encoder(name, "32", **used).cpu()
     fusion = read_fusion(name)
     difference, quantised = None, None
     with new_folder(out, overwrite, OURS) as folder:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from remargin.errors import printable
-from remargin.model.folder import OURS, verify_model
+from remargin.model.folder import verify_model
 from remargin.model.names import MINILM, MINILM_ON_THE_HUB
+from remargin.model.parts import OURS
 from remargin.reports.blend_file import BlendPath, path_words, read_path
 from remargin.reports.run_files import RunConfig, RunReport, elsewhere_words, read_config, read_report
 from remargin.reports.training_run import is_run

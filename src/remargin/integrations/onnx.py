@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from remargin.errors import InputError, first_line
 from remargin.files.headers import read_json
-from remargin.model.folder import INTACT, read_settings, read_text_settings
+from remargin.model.folder import read_settings, read_text_settings
+from remargin.model.parts import INTACT
 from remargin.model.tokenizer import TextSettings, Tokenizer, Tokens
 
 if TYPE_CHECKING:

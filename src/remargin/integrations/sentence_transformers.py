@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from remargin.losses import contrastive, margin, softmax_margin
 from remargin.losses.inputs import Similarity, check_one_of
 from remargin.losses.margin import Error, NamedTarget
+from remargin.training.devices.ranks import gathered
 
 log = logging.getLogger(__name__)
 
@@ -300,9 +301,7 @@ def _gathered(tensor: Tensor) -> Tensor:
     if not (distributed.is_available() and distributed.is_initialized()):
         return tensor
     processes = distributed.get_world_size()
-    parts = [torch.empty_like(tensor) for _ in range(processes)]
-    distributed.all_gather(parts, tensor.detach().contiguous())
-    if tensor.requires_grad:
-        own = parts[distributed.get_rank()] = tensor.view_as(tensor)
+    own = tensor.view_as(tensor)
+    if own.requires_grad:
         own.register_hook(lambda gradient: gradient * processes)
-    return torch.cat(parts)
+    return torch.cat(gathered(own))

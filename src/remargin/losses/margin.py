@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remargin.losses.inputs import Similarity, check, check_mask, check_one_of, prepare_triplets
-from remargin.losses.numerics import dot, mean_squares, product
+from remargin.losses.numerics import Whole, dot, mean_squares, product
 
 Error = Literal["l2", "l1", "softplus"]
 NamedTarget = Literal["adaptive", "distributed", "mean", "teacher"]
@@ -125,7 +125,7 @@ class MarginLoss(nn.Module):
                 target of that pair that is left out: query i is contrasted with its own negative all the same.
         """
         batch = self._batch(queries, positives, negatives, teacher_margin, mask)
-        if self._moments_apply() and _moments_pay(batch):
+        if self.has_moments and _moments_pay(batch):
             return self._by_moments(batch)
         margin, target = self._margin_and_target(batch, slice(None))
         errors = ERRORS[self.error](margin - target)
@@ -133,6 +133,17 @@ class MarginLoss(nn.Module):
             return errors.mean()
         keep = self._keep(batch, slice(None), errors.shape[1])
         return (errors * keep).sum() / keep.sum().clamp(min=1)
+
+    def part(self, queries: Tensor, positives: Tensor, negatives: Tensor, whole: Whole) -> Tensor:
+        """What some of a batch's triplets contribute to its loss, if `has_moments`: the parts add up to the loss.
+
+        Every process calls this with its own triplets; `whole` says how many there are in all, and adds up moments.
+
+        >>> batch = [vector.repeat(4, 1) for vector in torch.eye(3)]
+        >>> MarginLoss("distributed").part(*batch, Whole(size=4, total=lambda tensor: tensor))
+        tensor(0.2500)
+        """
+        return self._by_moments(self._batch(queries, positives, negatives, None, None), whole)
 
     @torch.no_grad()
     def statistics(
@@ -230,10 +241,12 @@ class MarginLoss(nn.Module):
             keep[i[i + start == j]] = 0
         return keep
 
-    def _moments_apply(self) -> bool:
+    @property
+    def has_moments(self) -> bool:
+        """Whether the loss needs the negatives only through their mean and covariance."""
         return self.error == "l2" and (self.target == "distributed" or (self.in_batch and self.target != "teacher"))
 
-    def _by_moments(self, batch: _Batch) -> Tensor:
+    def _by_moments(self, batch: _Batch, whole: Whole | None = None) -> Tensor:
         """The loss through x_ij = offset_i - left_i . n_j, whose mean square needs only the moments of the n_j."""
         q, p, n = batch.queries, batch.positives, batch.negatives
         score = dot(q, p)[:, 0]
@@ -247,7 +260,9 @@ class MarginLoss(nn.Module):
             n = n.detach() if self.stop_gradient else n
         # The part of `left` through which a negative gets its gradient: with a stopped target, the margin's alone.
         through = q if self.target == "adaptive" and self.stop_gradient else left
-        squares = mean_squares(offset, left, through, n)
+        squares = mean_squares(offset, left, through, n, whole)
+        if whole is not None:
+            return squares.sum() / whole.size
         if batch.mask is None:
             return squares.mean()
         i, j = batch.masked(slice(None))

@@ -11,7 +11,7 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -74,15 +74,30 @@ def unit(x: Tensor) -> Tensor:
     return result
 
 
-def mean_squares(offset: Tensor, left: Tensor, through: Tensor, right: Tensor) -> Tensor:
+class Whole(NamedTuple):
+    """What a part of a batch needs to know of all of it, where several processes have a part each.
+
+    Attributes:
+        size: how many rows all parts have.
+        total: puts the sum over all parts into a tensor, and returns it.
+    """
+
+    size: int
+    total: Callable[[Tensor], Tensor]
+
+
+def mean_squares(offset: Tensor, left: Tensor, through: Tensor, right: Tensor, whole: Whole | None = None) -> Tensor:
     """mean_j (offset_i - left_i . right_j)² for every i, through the mean c and covariance C of the rows of `right`:
 
         (offset_i - left_i . c)² + left_iᵀ C left_i
 
     Both terms are squares, so nothing cancels. O(B d²) time, and no B x B matrix. `right` gets its gradient through the
     products through_i . right_j alone: `through` is `left`, or the part of it that is not to be held constant.
+
+    Where the rows are a part of a batch, j goes through the rows of all parts: what is exchanged is two moments in the
+    forward pass and two sums of their sizes in the backward pass, d² + d numbers each, and no rows.
     """
-    result: Tensor = _MeanSquares.apply(offset, left, through, right)  # type: ignore[no-untyped-call]
+    result: Tensor = _MeanSquares.apply(offset, left, through, right, whole)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -143,21 +158,24 @@ class _Unit(torch.autograd.Function):
 
 class _MeanSquares(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, offset: Tensor, left: Tensor, through: Tensor, right: Tensor) -> Tensor:
-        mean = right.mean(0)
+    def forward(ctx: Any, offset: Tensor, left: Tensor, through: Tensor, right: Tensor, given: Whole | None) -> Tensor:
+        whole = given or Whole(len(right), lambda tensor: tensor)
+        mean = right.mean(0) if given is None else whole.total(right.sum(0)) / whole.size
         centred = right - mean
         with exact_products(right.device):
-            covariance = centred.T @ centred / len(right)
+            covariance = whole.total(centred.T @ centred) / whole.size
             del centred
             residual = offset - left @ mean
             spread = dot(left @ covariance, left)[:, 0]
         ctx.save_for_backward(residual, left, through, right, mean, covariance)
+        ctx.whole = whole
         return residual.square() + spread
 
     @staticmethod
     @_once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         residual, left, through, right, mean, covariance = ctx.saved_tensors
+        whole: Whole = ctx.whole
         weight = (2 * grad)[:, None]
         d_offset = (weight[:, 0] * residual) if ctx.needs_input_grad[0] else None
         d_left = d_right = None
@@ -165,8 +183,8 @@ class _MeanSquares(torch.autograd.Function):
             if ctx.needs_input_grad[1]:
                 d_left = torch.addr(left @ covariance, residual, mean, alpha=-1).mul_(weight)
             if ctx.needs_input_grad[3]:
-                outer = left.T @ (weight * through)
+                outer = whole.total(left.T @ (weight * through))
                 d_right = (right - mean) @ outer
-                d_right -= (weight[:, 0] * residual) @ through
-                d_right /= len(right)
-        return d_offset, d_left, None, d_right
+                d_right -= whole.total((weight[:, 0] * residual) @ through)
+                d_right /= whole.size
+        return d_offset, d_left, None, d_right, None

@@ -78,6 +78,8 @@ def mine(
     document_length: int | None = None,
     query_prefix: str | None = None,
     document_prefix: str | None = None,
+    pooling: str | None = None,
+    similarity: str | None = None,
     executor: Executor | None = None,
 ) -> Mined:
     """Write a table of training triplets for a collection's judgments, as ids: query, positive, and negatives.
@@ -105,7 +107,8 @@ def mine(
         vectors: the documents' vectors by this model, if they were made before: `Vectors`, or ids and an array. They
             are not encoded again.
         language: of the texts, for BM25; see `BM25`.
-        query_length, document_length, query_prefix, document_prefix: of the model, instead of its own.
+        query_length, document_length, query_prefix, document_prefix, pooling, similarity: of the model, instead of its
+            own.
         executor: where to encode and rank, such as a `RayExecutor`, whose workers must see the folder of `out`; in this
             process, if not given. The triplets are the same.
 
@@ -121,7 +124,9 @@ def mine(
     """
     settings = MiningSettings(negatives, depth, triplets, per_triplet, seed, bound, language)
     compares = bound is not None or suspicious is not None
-    encoder = _load(model, given_texts(query_length, document_length, query_prefix, document_prefix))
+    encoder = _load(
+        model, given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity)
+    )
     out = Path(out)
     require_tsv(out)
     refuse_existing(out, overwrite)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -10,6 +11,7 @@ from torch import nn
 from remargin.errors import InputError, first_line
 from remargin.model import folder as model_folder
 from remargin.model.tokenizer import quiet_transformers
+from remargin.model.weights import refuse_more_layers_than_weights, require_safetensors
 
 
 class Checkpoint:
@@ -33,24 +35,12 @@ def load_backbone(folder: Path) -> tuple[nn.Module, Checkpoint]:
     """The encoder with every weight from the checkpoint; the pooler, if there, kept as it is and never trained."""
     from transformers import AutoModel
 
-    model_folder.require_safetensors(folder)
+    require_safetensors(folder)
     model_folder.refuse_decoder(folder)
-    model_folder.refuse_more_layers_than_weights(folder)
-    try:
-        with quiet_transformers():
-            backbone, info = AutoModel.from_pretrained(
-                folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
-            )
-    except Exception as error:  # transformers raises whatever its parts raise
-        reason = first_line(error)
-        raise InputError(f"cannot be loaded as an encoder ({reason})", file=folder, do="name another model") from None
+    backbone, info = load_as(AutoModel, folder, "an encoder", "name another model")
     if getattr(backbone.config, "is_encoder_decoder", False):
         raise InputError("has a decoder too, and is no encoder", file=folder, do="name an encoder, such as BERT")
-    missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}
-    if missing or info["mismatched_keys"]:
-        lacking = sorted(missing) or sorted(str(key) for key in info["mismatched_keys"])
-        problem = f"{len(lacking)} weights of the encoder are missing or of another shape, such as {lacking[0]}"
-        raise InputError(problem, file=folder, do="use a complete checkpoint of this architecture")
+    refuse_missing(info, folder)
     pooler = getattr(backbone, "pooler", None)
     if pooler is not None and any(key.startswith("pooler.") for key in info["missing_keys"]):
         backbone.pooler = pooler = None
@@ -59,14 +49,27 @@ def load_backbone(folder: Path) -> tuple[nn.Module, Checkpoint]:
     return backbone, Checkpoint(pooler, set(info["unexpected_keys"]))
 
 
-def new_projection(dimension: int, spread: float, seed: int) -> nn.Linear:
-    """A linear layer whose weights are drawn with a seed."""
-    projection = nn.Linear(dimension, dimension)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        projection.weight.normal_(0, spread, generator=generator)
-        projection.bias.zero_()
-    return projection
+def load_as(kind: Any, folder: Path, what: str, do: str) -> tuple[Any, dict[str, Any]]:
+    """A model of a class of transformers, in float32 and from safetensors alone, and what became of its weights."""
+    require_safetensors(folder)
+    refuse_more_layers_than_weights(folder)
+    try:
+        with quiet_transformers():
+            model, info = kind.from_pretrained(
+                folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
+            )
+    except Exception as error:  # transformers raises whatever its parts raise
+        raise InputError(f"cannot be loaded as {what} ({first_line(error)})", file=folder, do=do) from None
+    return model, info
+
+
+def refuse_missing(info: dict[str, Any], folder: Path) -> None:
+    """Refuse a checkpoint that lacks weights of the encoder, as transformers' loading info says; a pooler may lack."""
+    missing = {key for key in info["missing_keys"] if not key.startswith("pooler.")}
+    if missing or info["mismatched_keys"]:
+        lacking = sorted(missing) or sorted(str(key) for key in info["mismatched_keys"])
+        problem = f"{len(lacking)} weights of the encoder are missing or of another shape, such as {lacking[0]}"
+        raise InputError(problem, file=folder, do="use a complete checkpoint of this architecture")
 
 
 def longest_input(backbone: nn.Module) -> int | None:
@@ -77,3 +80,11 @@ def longest_input(backbone: nn.Module) -> int | None:
     if not isinstance(positions, int) or positions < 1:
         return None
     return positions if offset is None else positions - offset - 1
+
+
+def checked_length(kind: str, length: int, backbone: nn.Module) -> int:
+    """A maximum length of texts of a kind, if the model has so many positions."""
+    limit = longest_input(backbone)
+    if limit is not None and length > limit:
+        raise InputError(f"{kind}_length {length}: the model has {limit} positions", do=f"use {limit} or less")
+    return length

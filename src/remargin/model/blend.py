@@ -137,8 +137,8 @@ def similarity_trained(name: str | Path) -> bool:
         name: a folder, or a name of the Hugging Face hub.
 
     Example:
-        >>> similarity_trained(model_folder)
-        False
+        >>> similarity_trained(raw_folder), similarity_trained(model_folder)
+        (False, True)
     """
     return read_settings(local_folder(name)).pooling is not None
 

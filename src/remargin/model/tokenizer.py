@@ -17,7 +17,13 @@ import tokenizers
 from numpy.typing import NDArray
 
 from remargin.errors import InputError, first_line
-from remargin.model.folder import LONGEST_DEFAULT, local_folder, read_modules, read_text_settings
+from remargin.model.folder import (
+    LONGEST_DEFAULT,
+    asks_for_lower_case,
+    local_folder,
+    read_text_settings,
+    transformer_folder,
+)
 
 LONGER = "give a longer length (--length)"
 
@@ -270,7 +276,7 @@ def load_tokenizer(name: str | Path) -> Any:
     folder = local_folder(name, weights=False)
     try:
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(_transformer_folder(folder), trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(transformer_folder(folder), trust_remote_code=False)
     except Exception as error:  # transformers raises whatever its parts raise
         reason = first_line(error)
         raise InputError(f"no tokenizer found for model {str(name)!r} ({reason})", do=do) from None
@@ -281,7 +287,17 @@ def load_tokenizer(name: str | Path) -> Any:
         backend.no_padding()
         backend.no_truncation()
         _try(backend, name, do)
+        if asks_for_lower_case(transformer_folder(folder)):
+            _lower_case(backend)
     return tokenizer
+
+
+def _lower_case(backend: tokenizers.Tokenizer) -> None:
+    """Have a tokenizer that keeps case put texts in lower case first."""
+    if backend.encode("A").ids != backend.encode("a").ids:
+        first = tokenizers.normalizers.Lowercase()
+        theirs = backend.normalizer
+        backend.normalizer = tokenizers.normalizers.Sequence([first] if theirs is None else [first, theirs])
 
 
 def _try(backend: tokenizers.Tokenizer, name: str | Path, do: str) -> None:
@@ -293,11 +309,6 @@ def _try(backend: tokenizers.Tokenizer, name: str | Path, do: str) -> None:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         raise InputError(f"the tokenizer of model {str(name)!r} is damaged ({first_line(error)})", do=do) from None
-
-
-def _transformer_folder(folder: Path) -> str:
-    """Where a model keeps its tokenizer: older sentence-transformers folders have it one level down."""
-    return str((read_modules(folder) or {}).get("Transformer", folder))
 
 
 @contextlib.contextmanager

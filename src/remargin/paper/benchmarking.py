@@ -27,6 +27,8 @@ from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Count
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
+from remargin.model.loading import load_model
+from remargin.model.ranker import Ranker
 from remargin.paper.published import PublishedRow, published_zero_shot
 from remargin.paper.zero_shot_table import (
     ALPHA,
@@ -40,6 +42,7 @@ from remargin.paper.zero_shot_table import (
 from remargin.progress import tell
 from remargin.reports.sections import Section
 from remargin.reports.tables import Table
+from remargin.retrieval.encoders import given_texts
 from remargin.retrieval.searching import search
 from remargin.study.columns import Column, file_name, find_column, judgments_hash, require_distinct, stems
 from remargin.study.hardware import hardware
@@ -57,7 +60,7 @@ AGAIN = "choose another place, or measure it all again (--overwrite)"
 @dataclass(frozen=True)
 class _System:
     label: str
-    model: BiEncoder | None = None  # None is BM25
+    model: BiEncoder | Ranker | None = None  # None is BM25
     name: str = BM25
     settings: Mapping[str, Any] = field(default_factory=lambda: {"index": "bm25"})
 
@@ -102,6 +105,8 @@ def benchmark(
     in_domain: str | None = None,
     reference: str | None = None,
     bound: float = 0.05,
+    pooling: str | None = None,
+    similarity: str | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
     say: Callable[[str], None] = tell,
@@ -109,7 +114,8 @@ def benchmark(
     """Measure models on collections and write the table to a folder. What is in the folder already is not done again.
 
     Args:
-        model: folders or Hugging Face names of encoders, by the names of their rows.
+        model: folders or Hugging Face names of models, by the names of their rows: encoders, pairs of them
+            (QUERIES+DOCUMENTS), ColBERT and SPLADE.
         data: the collections, see `find_column`; without any, all of BEIR that the paper has.
         out: the folder: a section for `remargin report`, with all tables as Markdown, LaTeX and CSV; settings.json; and
             scores/SYSTEM/ with a CSV of every query for each collection.
@@ -118,6 +124,7 @@ def benchmark(
         in_domain: a collection like the training data, with a column of its own that is not part of the mean.
         reference: the published row for the TOST over data sets; without, TAS-B if it has enough of the columns.
         bound: the largest difference that does not matter.
+        pooling, similarity: of all encoders, instead of what their folders say.
         skip_bad: set bad input aside, and count it.
         overwrite: measure all again.
         say: gets a line for people after each measurement.
@@ -154,7 +161,7 @@ def benchmark(
         for column in all_columns
         for part in column.parts
     }
-    systems = _systems(model, bm25)
+    systems = _systems(model, bm25, given_texts(None, None, None, None, pooling, similarity))
     work = list(_plan(systems, all_columns, out / "scores", judgments, measures))
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
@@ -199,10 +206,10 @@ def _reference(rows: Sequence[PublishedRow], columns: Sequence[Column], name: st
     return row
 
 
-def _systems(models: Mapping[str, str | Path], bm25: bool) -> list[_System]:
+def _systems(models: Mapping[str, str | Path], bm25: bool, used: Mapping[str, Any]) -> list[_System]:
     systems = [_System(BM25)] if bm25 else []
     for label, name in models.items():
-        model = BiEncoder.from_pretrained(name, lengths=PAPER_LENGTHS)
+        model = load_model(name, lengths=PAPER_LENGTHS, **used)
         settings = {
             "index": "exact",
             "fingerprint": model.fingerprint(),

@@ -17,6 +17,7 @@ from remargin.files.atomic import new_file
 from remargin.files.headers import checksum, read_header, write_header
 from remargin.files.ledger import LedgerContent, read_ledger
 from remargin.files.shapes import Check, Count, Finite, mismatch
+from remargin.files.unpacking import LARGEST_YAML, read_small
 from remargin.reports.moves import Moved
 
 CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
@@ -126,7 +127,7 @@ def read_config(folder: Path, remedy: str = GIVE) -> RunConfig:
     """
     path = folder / CONFIG
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_small(path, LARGEST_YAML).decode()
         config = yaml.safe_load(text)
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):  # a few could stand for terabytes
             config = None

@@ -221,7 +221,7 @@ def _pace(metrics: Metrics, report: RunReport | None) -> list[str]:
     _, values = _column(metrics, "triplets_per_second")
     pace = f", at a median of {statistics.median(values):,.1f} triplets a second" if values else ""
     if report:
-        return [f"It took {report['seconds']:,.0f} seconds{pace}."]
+        return [f"Training took {report['seconds']:,.0f} seconds{pace}."]
     return [f"So far it ran{pace}."] if pace else []
 
 
@@ -261,7 +261,7 @@ def _speed_tables(metrics: Metrics) -> list[Table]:
         if values:
             summary = (statistics.median(values), min(values), max(values))
             rows.append([Cell(label), *(Cell(f"{value:,.{digits}f}", value=value) for value in summary)])
-    note = "Over log lines, the first and slowest ones included. Utilisation, padding and waiting are shares."
+    note = "Over log lines, the first and slowest ones included. Padding, waiting and utilisation are shares."
     return [Table("Speed", ["speed", "median", "lowest", "highest"], [Block("", rows)], [note])] if rows else []
 
 

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from remargin.retrieval.vectors import Made
 
 
+SPARSE = "remargin_sparse.json"  # the header of an index of sparse vectors
+
+
 @dataclass(frozen=True)
 class Built:
     """An index that was built.

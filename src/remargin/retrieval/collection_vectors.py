@@ -30,6 +30,8 @@ def encode(
     document_length: int | None = None,
     query_prefix: str | None = None,
     document_prefix: str | None = None,
+    pooling: str | None = None,
+    similarity: str | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
     executor: Executor | None = None,
@@ -52,6 +54,8 @@ def encode(
         query_length, document_length: maximum lengths in tokens, instead of what the model says.
         query_prefix, document_prefix: put before every text, instead of what the model says. Documents keep what is
             given for queries, so that an index of them is searched with it.
+        pooling: how token vectors become one, such as "mean", and `similarity`, "cosine" or "dot": instead of what the
+            model's folder says. One that does not say them is refused without.
         skip_bad: skip bad input, and count it in a warning.
         overwrite: replace `out` if it is there.
         executor: where to encode, such as a `RayExecutor`: in shards, which lie in a hidden folder beside `out` until
@@ -70,13 +74,14 @@ def encode(
     if kind not in ("documents", "queries"):
         raise InputError(f"nothing called {kind!r} to encode", do="use documents or queries")
     refuse_existing(Path(out), overwrite, HEADER)
-    given = given_texts(query_length, document_length, query_prefix, document_prefix)
+    given = given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity)
     encoder = as_encoder(model, precision, **given)
     made = Made.by(encoder, str(data), kind, dtype, passage_length, passage_overlap)
+    made = replace(made, pooling=given.get("pooling"))
     if kind == "documents":
         made = replace(made, **{name: value for name, value in given.items() if name in OF_QUERIES})
     else:
-        refuse_idle("queries", [name for name in given if name not in OF_QUERIES])
+        refuse_idle("queries", [name for name in ("document_length", "document_prefix") if name in given])
     with counted_rejects(skip_bad) as rejects:
         texts, only_longer = collection_texts(data, kind, rejects), passage_length == "auto"
         if executor is None:

@@ -105,9 +105,10 @@ def fill(
         at_once: how many texts a block has; the vectors are the same to the last bit where the blocks are.
     """
     work = _Work(folder, made)
+    by = model if made.kind == "documents" else model.of_queries
     blocks = batches(texts, at_once or TEXTS_AT_ONCE)
-    for planned in ahead(work.plan(block, model) for block in blocks):  # tokenised while others are encoded
-        work.write(planned, model)
+    for planned in ahead(work.plan(block, by) for block in blocks):  # tokenised while others are encoded
+        work.write(planned, by)
     work.close(only_longer)
 
 
@@ -138,11 +139,13 @@ class Filling:
         """Write the ids and the header; the folder is then complete."""
         if not self.texts:
             raise InputError("there are no texts to encode", do="name another collection")
+        fits: dict[str, int] = {}
         if only_longer and self.rows == self.texts and self.made.passage_length is not None:
+            fits = {"fits": self.made.passage_length}
             self.made, self.names = self.made.whole, self.names[:1]
         append_array(self.folder / "hashes.bin", 0, np.concatenate(self._hashes))
         header = {"format": FORMAT, "made": self.made.on_disk(), "rows": self.rows, "truncated": self.truncated}
-        header |= {"ids": self._ids.close()}
+        header |= {"ids": self._ids.close(), **fits}
         files = [self.folder / name for name in (*self.names, "hashes.bin", *Ids.FILES)]
         write_header(self.folder / HEADER, {**header, "sums": {file.name: Sums.of(file) for file in files}})
 

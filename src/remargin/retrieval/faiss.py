@@ -89,7 +89,8 @@ class Faiss:
             chosen = np.sort(rng.permutation(len(matrix))[:TRAINING_VECTORS])
             try:
                 with _training(self._index, len(chosen)):
-                    self._index.train(self._lifted(matrix[chosen].astype(np.float32)))
+                    for rows in track([chosen], f"training on {len(chosen):,} vectors", total=1):
+                        self._index.train(self._lifted(matrix[rows].astype(np.float32)))
             except RuntimeError as error:
                 problem = f"FAISS cannot train {factory!r} on {len(chosen):,} vectors ({_reason(error)})"
                 raise InputError(problem, do=SMALLER) from None

@@ -20,6 +20,7 @@ from remargin.evaluation.runs import Run
 from remargin.files.headers import format_of, read_record, write_header
 from remargin.files.shapes import Check, Finite, Size
 from remargin.model.folder import local_folder
+from remargin.model.names import two_names
 from remargin.retrieval.bm25 import check_parameters
 from remargin.retrieval.fusion import tune_weight, weighted
 from remargin.retrieval.languages import AUTO, ENGLISH, LANGUAGES, check_language
@@ -155,6 +156,8 @@ def read_fusion(model: str | Path) -> Fusion | None:
         >>> read_fusion(model_folder) is None
         True
     """
+    if two_names(model) is not None:
+        return None
     path = local_folder(model) / FILE
     if not path.exists():
         return None
@@ -246,7 +249,7 @@ def chosen_hybrid(choice: Choice | float, model: str | Path) -> HybridSettings |
 def has_folder(model: str | Path) -> bool:
     """Whether a model is still where its name says."""
     try:
-        return bool(model) and local_folder(model).is_dir()
+        return bool(model) and two_names(model) is None and local_folder(model).is_dir()
     except InputError:
         return False
 

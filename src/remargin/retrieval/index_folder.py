@@ -30,11 +30,13 @@ from remargin.files.headers import format_of, read_header, require_shape, write_
 from remargin.files.parts import Parts
 from remargin.files.shapes import BlockSums, Count, FieldsOf, FileName
 from remargin.model.encoder import BiEncoder
+from remargin.model.loading import load_encoder
 from remargin.retrieval import kept_texts, terms
 from remargin.retrieval.base import State, Storage, storage_class
 from remargin.retrieval.bm25 import BM25
+from remargin.retrieval.built import SPARSE
 from remargin.retrieval.dense import DenseIndex
-from remargin.retrieval.encoders import OF_QUERIES
+from remargin.retrieval.encoders import AS_GIVEN
 from remargin.retrieval.hybrid import HybridSettings
 from remargin.retrieval.kept_texts import KeptTexts, keep_texts
 from remargin.retrieval.settings import BackendSettings
@@ -72,6 +74,8 @@ class IndexHeader(TypedDict):
 def read_index_header(folder: Path) -> IndexHeader:
     """The header of an index folder, of whichever format."""
     path = folder / HEADER
+    if (folder / SPARSE).is_file():
+        raise InputError("is an index of sparse vectors", file=folder, do="give it to `remargin search` or `ask`")
     before = format_of(path)
     header = read_header(path, IndexHeader, before if before in BEFORE else FORMAT, REMEDY)
     if ("hybrid" in header) != ("terms" in header):
@@ -193,7 +197,7 @@ class IndexFolder:
         """Refuse vectors that do not go with those of the index."""
         for name, ours in asdict(self.made).items():
             theirs = getattr(made, name)
-            if name not in ("data", "model", *OF_QUERIES) and theirs != ours:
+            if name not in ("data", "model", *AS_GIVEN) and theirs != ours:
                 difference = "another model" if name == "model_fingerprint" else f"{name} {theirs!r}, not {ours!r}"
                 do = "encode the documents as those of the index"
                 do += f" (--passage-length {ours or 'off'})" if name == "passage_length" else ""
@@ -327,10 +331,9 @@ def _version(folder: Path) -> int | None:
 def load_model(made: Made) -> BiEncoder:
     """The model that made vectors, by the name that they keep, with their lengths and prefixes."""
     try:
-        of_queries: Any = {name: getattr(made, name) for name in OF_QUERIES}
-        return BiEncoder.from_pretrained(
-            made.model, document_length=made.length, document_prefix=made.prefix, **of_queries
-        )
+        given: Any = {name: getattr(made, name) for name in AS_GIVEN}
+        texts: Any = {"document_length": made.length, "document_prefix": made.prefix}
+        return load_encoder(made.model, said=False, similarity=made.similarity, **texts, **given)
     except InputError as error:
         do = "say where it is now (--model)"
         raise InputError(f"the index was made by model {made.model!r}, which is gone ({error})", do=do) from None

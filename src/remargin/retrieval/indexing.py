@@ -15,7 +15,8 @@ from remargin.files.atomic import refuse_existing
 from remargin.retrieval import bm25
 from remargin.retrieval.base import storage_class
 from remargin.retrieval.bm25 import BM25
-from remargin.retrieval.built import Built
+from remargin.retrieval.built import SPARSE, Built
+from remargin.retrieval.encoders import as_model, names_ranker
 from remargin.retrieval.hybrid import Choice, HybridSettings, chosen_hybrid, has_folder, read_choice
 from remargin.retrieval.kept_texts import GROWING
 from remargin.retrieval.languages import AUTO, choose_language
@@ -24,6 +25,7 @@ from remargin.retrieval.texts import collection_texts, counted_rejects
 
 if TYPE_CHECKING:
     from remargin.model.encoder import BiEncoder, EncodingPrecision
+    from remargin.model.ranker import Ranker
     from remargin.retrieval.settings import Coding
     from remargin.retrieval.vectors import Dtype, Vectors
 
@@ -35,7 +37,7 @@ def index(
     *,
     vectors: str | Path | Vectors | None = None,
     data: str | Path | None = None,
-    model: str | Path | BiEncoder | None = None,
+    model: str | Path | BiEncoder | Ranker | None = None,
     index: str = "exact",
     dtype: Dtype | None = None,
     precision: EncodingPrecision | None = None,
@@ -45,6 +47,8 @@ def index(
     document_length: int | None = None,
     query_prefix: str | None = None,
     document_prefix: str | None = None,
+    pooling: str | None = None,
+    similarity: str | None = None,
     coding: Coding | None = None,
     over_fetch: int | None = None,
     factory: str | None = None,
@@ -70,14 +74,16 @@ def index(
         out: the folder to write.
         vectors: what `encode` wrote, or its folder.
         data: the collection, as `Collection.load` takes it, instead of vectors; or beside them, for the texts.
-        model: the encoder for `data`, its folder, or its Hugging Face name.
+        model: the encoder for `data`, its folder, or its Hugging Face name; of two encoders, QUERIES+DOCUMENTS. A
+            SPLADE model makes an index of sparse vectors.
         index: "exact", "faiss", "milvus" or "bm25".
-        dtype: of the stored vectors; this and all down to `document_prefix` as in `encode`.
+        dtype: of the stored vectors; this and all down to `similarity` as in `encode`.
         precision: the numeric precision to compute in.
         passage_length: "auto" splits documents that are longer than the model reads into passages, "off" truncates
             them, a number splits all documents into passages of so many tokens. A document scores as its best passage.
         passage_overlap: how many tokens neighbouring passages share.
         query_length, document_length, query_prefix, document_prefix: instead of the model's own. The index keeps them.
+        pooling, similarity: of the encoder, which the index keeps, too.
         coding: exact: scalar ("int8") or binary ("binary") quantisation.
         over_fetch: candidates to score exactly for each wanted document; this and the next as in `BackendSettings`.
         factory: faiss: any index, as its factory writes it; milvus: an index type.
@@ -118,6 +124,8 @@ def index(
         document_length=document_length,
         query_prefix=query_prefix,
         document_prefix=document_prefix,
+        pooling=pooling,
+        similarity=similarity,
     )
     backend = _given(
         coding=coding,
@@ -135,6 +143,10 @@ def index(
         idle = _given(vectors=vectors, model=model, hybrid=None if choice == "auto" else choice)
         refuse_idle("a BM25 index", [*backend, *encoding, *idle])
         return _index_words(data, Path(out), words, texts, skip_bad, overwrite)
+    if model is not None and names_ranker(model):
+        idle = {**backend, **words, **_given(vectors=vectors, hybrid=None if choice == "auto" else choice)}
+        ranker: Any = model
+        return _index_sparse(data, ranker, Path(out), index, encoding, idle, texts, skip_bad, overwrite)
     from remargin.retrieval.building import build_index, index_texts
     from remargin.retrieval.index_folder import HEADER
     from remargin.retrieval.vectors import Vectors
@@ -162,8 +174,45 @@ def index(
                 return build_index(loaded, out, settings, overwrite, fused, read, texts)
     if vectors is not None or data is None or model is None:
         raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
-    fused = _hybrid(choice, model, words, index, data)
-    return index_texts(data, model, Path(out), settings, encoding, skip_bad, overwrite, fused, texts)
+    encoder: Any = model
+    fused = _hybrid(choice, encoder, words, index, data)
+    return index_texts(data, encoder, Path(out), settings, encoding, skip_bad, overwrite, fused, texts)
+
+
+def _index_sparse(
+    data: str | Path | None,
+    model: str | Path | Ranker,
+    out: Path,
+    index: str,
+    encoding: dict[str, Any],
+    idle: Mapping[str, Any],
+    keep: bool,
+    skip_bad: bool,
+    overwrite: bool,
+) -> Built:
+    """Write an index of sparse vectors; of models that make no single vectors, only those have one."""
+    from remargin.model.layouts.splade import Splade
+    from remargin.retrieval.sparse import index_sparse
+
+    if data is None:
+        raise InputError("an index of sparse vectors is made of texts", do="give --data")
+    refuse_existing(out, overwrite, SPARSE)
+    passages = {name: encoding.pop(name, None) for name in ("passage_length", "passage_overlap")}
+    splitting = [name for name, value in passages.items() if value not in (None, "off")]
+    storing = ["dtype"] if encoding.pop("dtype", None) else []
+    loaded = as_model(model, encoding.pop("precision", "auto"), **encoding)
+    if not isinstance(loaded, Splade) or index != "exact":
+        kind = getattr(loaded, "kind", "an encoder")
+        problem = f"{loaded.name} is {kind}, for which there is no index {index!r}"
+        do = (
+            "leave --index out"
+            if isinstance(loaded, Splade)
+            else "search without an index (`search --model`), or re-rank"
+        )
+        raise InputError(problem, do=do)
+    refuse_idle("an index of sparse vectors", [*idle, *splitting, *storing])
+    with counted_rejects(skip_bad) as rejects:
+        return index_sparse(loaded, collection_texts(data, rejects=rejects), out, str(data), keep, overwrite)
 
 
 def _hybrid(

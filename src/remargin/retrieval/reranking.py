@@ -14,7 +14,9 @@ from remargin.errors import InputError, refuse_idle
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import refuse_existing
 from remargin.model.cross_encoder import CrossEncoder
+from remargin.model.ranker import Ranker
 from remargin.retrieval.encoders import as_reranker, given_texts
+from remargin.retrieval.exhaustive import rescored
 
 if TYPE_CHECKING:
     from remargin.model.encoder import BiEncoder, EncodingPrecision
@@ -25,7 +27,7 @@ log = logging.getLogger(__name__)
 
 def rerank(
     data: str | Path | Collection,
-    model: str | Path | BiEncoder | CrossEncoder,
+    model: str | Path | BiEncoder | Ranker | CrossEncoder,
     run: str | Path | Run,
     depth: int | None = None,
     precision: EncodingPrecision = "auto",
@@ -37,16 +39,19 @@ def rerank(
     document_length: int | None = None,
     query_prefix: str | None = None,
     document_prefix: str | None = None,
+    pooling: str | None = None,
+    similarity: str | None = None,
     passage_length: int | str = "auto",
     passage_overlap: int | None = None,
 ) -> Run:
-    """Rank the documents of a run by an encoder's similarity or a cross-encoder's score, as `remargin rerank` does.
+    """Rank the documents of a run by a model's score, as `remargin rerank` does.
 
-    A bi-encoder encodes each text once; a cross-encoder reads each query with each of its documents.
+    An encoder, ColBERT and SPLADE encode each text once; a cross-encoder reads each query with each of its documents.
 
     Args:
         data: the collection of the run, or what `Collection.load` takes.
-        model: an encoder or a cross-encoder, its folder, or its Hugging Face name.
+        model: an encoder, a ColBERT or SPLADE model, or a cross-encoder; its folder, or its Hugging Face name; of two
+            encoders, QUERIES+DOCUMENTS.
         run: the run, or its file.
         depth: re-rank only the first this many documents of each query, and leave the others out.
         precision: the numeric precision to compute in: "auto" (bf16 on a GPU, 32 on a CPU), "32" or "bf16".
@@ -55,8 +60,9 @@ def rerank(
         out: a TREC run file to write; its name may end in .gz.
         overwrite: replace `out` if it is there.
         query_length, document_length, query_prefix, document_prefix: of an encoder, instead of its own.
+        pooling, similarity: of an encoder, as in `search`.
         passage_length, passage_overlap: of an encoder, as in `search`: documents that are longer than it reads are
-            split into passages, of which the best counts. A cross-encoder truncates.
+            split into passages, of which the best counts. Other models truncate.
 
     Raises:
         InputError: for bad input, and for a run and a collection that do not belong together.
@@ -72,11 +78,12 @@ def rerank(
         refuse_existing(Path(out), overwrite)
     first = run if isinstance(run, Run) else Run.load(run)
     collection = open_collection(data, split, skip_bad)
-    texts = given_texts(query_length, document_length, query_prefix, document_prefix)
+    texts = given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity)
     loaded = as_reranker(model, precision, **texts)
     passages: Any = {"passage_length": passage_length, "passage_overlap": passage_overlap}
-    if isinstance(loaded, CrossEncoder):
-        refuse_idle("a cross-encoder", [name for name, value in passages.items() if value not in (None, "auto")])
+    if isinstance(loaded, CrossEncoder | Ranker):
+        kind = loaded.kind if isinstance(loaded, Ranker) else "a cross-encoder"
+        refuse_idle(kind, [name for name, value in passages.items() if value not in (None, "auto", "off")])
     reranked = _rescored(loaded, first, collection, depth, passages)
     if out is not None:
         reranked.save(out, tag="rerank", overwrite=overwrite)
@@ -84,7 +91,11 @@ def rerank(
 
 
 def _rescored(
-    model: BiEncoder | CrossEncoder, run: Run, collection: Collection, depth: int | None, passages: dict[str, Any]
+    model: BiEncoder | Ranker | CrossEncoder,
+    run: Run,
+    collection: Collection,
+    depth: int | None,
+    passages: dict[str, Any],
 ) -> Run:
     documents, queries = collection.documents, collection.queries
     candidates = {
@@ -108,6 +119,10 @@ def _rescored(
         pairs = [(queries[query], documents[document]) for query, ranking in candidates.items() for document in ranking]
         values = iter(model.score(pairs).tolist())
         return Run.of({query: dict(zip(ranking, values, strict=False)) for query, ranking in candidates.items()})
+    if isinstance(model, Ranker):
+        return Run.of(
+            rescored(model, queries, {query: list(ranking) for query, ranking in candidates.items()}, documents)
+        )
     from remargin.retrieval.vectors import Vectors
 
     vectors = Vectors.of(model, {document: documents[document] for document in needed}, collection.name, **passages)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from remargin.data.collection import Collection, open_collection, open_source
-from remargin.data.tables import Rejects
+from remargin.data.collection import Collection, open_collection
 from remargin.errors import InputError, refuse_idle
 from remargin.evaluation.inputs import without_self_matches
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import refuse_existing
-from remargin.files.shapes import encodable
+from remargin.model.ranker import Ranker
 from remargin.retrieval.base import BACKENDS, Index
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.bm25 import HEADER as BM25_HEADER
-from remargin.retrieval.encoders import OF_QUERIES, as_encoder, given_texts
+from remargin.retrieval.built import SPARSE
+from remargin.retrieval.encoders import AS_GIVEN, OF_QUERIES, as_encoder, as_model, given_texts
 from remargin.retrieval.hybrid import Choice, HybridIndex, HybridSettings, chosen_hybrid, read_choice
 from remargin.retrieval.kept_texts import KeptTexts
 from remargin.retrieval.languages import AUTO, OTHER_TERMS, describe_choice
@@ -27,6 +27,7 @@ from remargin.retrieval.languages import AUTO, OTHER_TERMS, describe_choice
 if TYPE_CHECKING:
     from remargin.model.encoder import BiEncoder
     from remargin.retrieval.dense import DenseIndex
+    from remargin.retrieval.sparse import SparseIndex
 
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ KINDS = ("bm25", *BACKENDS)
 def search(
     data: str | Path | Collection,
     index: str | Path | Index = "exact",
-    model: str | Path | BiEncoder | None = None,
+    model: str | Path | BiEncoder | Ranker | None = None,
     k: int = 1000,
     split: str = "test",
     skip_bad: bool = False,
@@ -48,6 +49,8 @@ def search(
     document_length: int | None = None,
     query_prefix: str | None = None,
     document_prefix: str | None = None,
+    pooling: str | None = None,
+    similarity: str | None = None,
     passage_length: int | str = "auto",
     passage_overlap: int | None = None,
 ) -> Run:
@@ -58,7 +61,8 @@ def search(
     Args:
         data: the collection, or what `Collection.load` takes: queries, and documents if the index is made on the way.
         index: "bm25"; "exact", "faiss" or "milvus" with a model; a folder that `index` wrote; an open index.
-        model: the encoder, its folder, or its Hugging Face name. An index folder knows its own, and refuses another.
+        model: the encoder, its folder, or its Hugging Face name; of two encoders, QUERIES+DOCUMENTS. A ColBERT or
+            SPLADE model goes with "exact". An index folder knows its own, and refuses another.
         k: how many documents for each query.
         split: whose queries, if `data` is not loaded yet.
         skip_bad: skip bad input, and count it in a warning, if `data` is not loaded yet.
@@ -72,6 +76,8 @@ def search(
         query_length, document_length: maximum lengths in tokens, instead of the model's own. An index folder has its
             own, and refuses others.
         query_prefix, document_prefix: put before every text, likewise.
+        pooling, similarity: how the encoder's token vectors become one, such as "mean", and "cosine" or "dot", instead
+            of what its folder says. One that does not say them is refused without.
         passage_length, passage_overlap: of an index that is made on the way, as in `index`: documents that are longer
             than the model reads are split into passages ("auto"), or truncated ("off").
 
@@ -91,9 +97,9 @@ def search(
     if index in KINDS and not isinstance(data, Collection) and any(Path(str(index)).glob("remargin_*.json")):
         problem = f"{str(index)!r} is both a kind of index and a folder here"
         raise InputError(problem, do=f"write ./{index} for the folder, or search elsewhere")
-    given = given_texts(query_length, document_length, query_prefix, document_prefix)
+    given = given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity)
     passages = {"passage_length": passage_length, "passage_overlap": passage_overlap}
-    encoder = _encoder(index, model, given, passages)
+    encoder = model_for(index, model, given, passages)
     collection = open_collection(data, split, skip_bad)
     if isinstance(index, str | Path):
         opened: Index = _open(collection, index, encoder, hybrid, language, passages)
@@ -113,13 +119,13 @@ def search(
     return run
 
 
-def _encoder(
+def model_for(
     index: str | Path | Index,
-    model: str | Path | BiEncoder | None,
+    model: str | Path | BiEncoder | Ranker | None,
     texts: Mapping[str, Any],
     passages: Mapping[str, Any] = MappingProxyType({}),
-) -> BiEncoder | None:
-    """The encoder to search with, if one is given or the index has one. Refuses options that would do nothing."""
+) -> BiEncoder | Ranker | None:
+    """The model to search with, if one is given or the index has one. Refuses options that would do nothing."""
     split = [name for name, value in passages.items() if value not in (None, "auto")]
     if not isinstance(index, str | Path):
         refuse_idle("an index that is open", [*texts, *split])
@@ -127,8 +133,11 @@ def _encoder(
         refuse_idle("BM25", [*texts, *split])
     elif index not in KINDS and Path(index).is_dir():
         refuse_idle("an index that is made already", split)
-        return index_encoder(index, model, texts)
-    return None if model is None else as_encoder(model, **texts)
+        if (Path(index) / SPARSE).is_file():
+            refuse_idle("an index of sparse vectors", texts)
+        elif not isinstance(model, Ranker):
+            return index_encoder(index, model, texts)
+    return None if model is None else as_model(model, **texts)
 
 
 def index_encoder(
@@ -139,7 +148,7 @@ def index_encoder(
     Args:
         folder: the index.
         model: the encoder, its folder, or its name, if it is no longer where it was.
-        texts: as for `as_encoder`; those that the index keeps must be the same.
+        texts: as for `as_model`; those that the index keeps must be the same.
 
     Raises:
         InputError: for lengths or prefixes that are not the index's.
@@ -148,12 +157,16 @@ def index_encoder(
     from remargin.retrieval.vectors import Made
 
     made = Made.from_disk(read_index_header(Path(folder))["made"])  # which no update changes
-    kept = {"document_length": made.length, "document_prefix": made.prefix}
-    kept |= {name: getattr(made, name) for name in OF_QUERIES if getattr(made, name) is not None}
+    kept: dict[str, Any] = {"document_length": made.length, "document_prefix": made.prefix}
+    kept |= {"similarity": made.similarity}
+    kept |= {name: getattr(made, name) for name in AS_GIVEN if getattr(made, name) is not None}
     for name, value in texts.items():
         if kept.get(name, value) != value:
             problem = f"the index was made with a {name.replace('_', ' ')} of {kept[name]!r}, not {value!r}"
             raise InputError(problem, file=folder, do=f"leave out --{name.replace('_', '-')}, or make the index again")
+    if "pooling" in texts and made.pooling is None:
+        do = "leave out --pooling, or make the index again"
+        raise InputError("the index was made with its model's own pooling", file=folder, do=do)
     if model is None:
         return load_model(replace(made, **{name: value for name, value in texts.items() if name in OF_QUERIES}))
     return as_encoder(model, **({**texts, **kept} if isinstance(model, str | Path) else texts))
@@ -162,92 +175,16 @@ def index_encoder(
 def _ranked(index: Index, collection: Collection, k: int) -> Run:
     """The k best documents of each query of a collection, without the query itself."""
     if isinstance(index, HybridIndex):
-        _warn_shallow(index, k)
+        warn_shallow(index, k)
         return index.search(collection.queries, k, collection.self_matches)
     run = index.search(collection.queries, k + bool(collection.self_matches))
     return Run.of(without_self_matches(run, collection)[0].rankings, depth=k) if collection.self_matches else run
 
 
-def _warn_shallow(index: Index, k: int) -> None:
+def warn_shallow(index: Index, k: int) -> None:
+    """Warn if a fused ranking is not as deep as is asked for."""
     if isinstance(index, HybridIndex) and k > (depth := index.settings.depth):
         log.warning("BM25 and the encoder are fused %d documents deep: there may be fewer than %d a query", depth, k)
-
-
-class Answer(NamedTuple):
-    """A document that answers a question, its score, and its text if that could be read."""
-
-    id: str
-    score: float
-    text: str | None
-
-
-def ask(
-    question: str,
-    index: str | Path,
-    k: int = 5,
-    model: str | Path | BiEncoder | None = None,
-    data: str | Path | None = None,
-    hybrid: str | float | None = None,
-    query_length: int | None = None,
-    document_length: int | None = None,
-    query_prefix: str | None = None,
-    document_prefix: str | None = None,
-) -> list[Answer]:
-    """The best documents of an index for one question, as `remargin ask` shows them.
-
-    Args:
-        question: what to look for.
-        index: a folder that `index` wrote.
-        k: how many documents.
-        model: the encoder that made the index, if it is no longer where it was then.
-        data: the collection to read the texts from, instead of the index or, if that keeps none, of the collection that
-            it was made of. A warning counts texts that are not found.
-        hybrid: "off" for the encoder alone, "on" for its fusion with BM25, or the encoder's weight in it, 0 to 1. If
-            not given, or "auto", as the index was made.
-        query_length, document_length, query_prefix, document_prefix: as in `search`: the index has its own, and refuses
-            others.
-
-    Raises:
-        InputError: for an empty question, and for a folder that is no index.
-
-    Example:
-        >>> import tempfile
-        >>> from remargin import index
-        >>> folder = Path(tempfile.mkdtemp()) / "index"
-        >>> built = index(folder, data="docstrings:json", index="bm25")
-        >>> [answer.id for answer in ask("serialize obj to a JSON formatted str", folder, k=1)]
-        ['json.dumps']
-    """
-    if not question.strip():
-        raise InputError("the question is empty", do="write it in quotes")
-    if not encodable(question):
-        raise InputError("the question is not UTF-8", do="set the terminal, or LC_ALL, to UTF-8")
-    given = given_texts(query_length, document_length, query_prefix, document_prefix)
-    opened, kept = _load(index, _encoder(Path(index), model, given), hybrid)
-    _warn_shallow(opened, k)
-    ranking = opened.search({"": question}, k).rankings[""]
-    texts = {} if kept is None or data is not None else kept.of(list(ranking))
-    if missing := ranking.keys() - texts.keys():
-        texts |= _texts(data or opened.data, missing)
-    return [Answer(id, score, texts.get(id)) for id, score in ranking.items()]
-
-
-def _texts(data: str | Path, wanted: Set[str]) -> dict[str, str]:
-    """The texts of some documents in a collection. A warning counts those that are not found, and says why."""
-    texts: dict[str, str] = {}
-    reason = f"not in {data}"
-    try:
-        for text in open_source(data, Rejects(skip=True)).documents():
-            if text.id in wanted:
-                texts[text.id] = text.text
-            if len(texts) == len(wanted):
-                break
-    except InputError as error:
-        reason = str(error) if data else "the index does not name its collection"
-    if missing := sorted(wanted - texts.keys()):
-        such_as = f"{len(missing)} documents are without their text, such as {missing[0]!r}"
-        log.warning("%s (%s); say where the texts are (--data)", such_as, reason)
-    return texts
 
 
 def _check_documents(index: Index, run: Run, collection: Collection, folder: Path) -> None:
@@ -268,11 +205,11 @@ def _check_documents(index: Index, run: Run, collection: Collection, folder: Pat
 def _open(
     collection: Collection,
     index: str | Path,
-    model: BiEncoder | None,
+    model: BiEncoder | Ranker | None,
     hybrid: str | float | None,
     language: str | None,
     passages: Mapping[str, Any],
-) -> BM25 | DenseIndex | HybridIndex:
+) -> Index:
     if index == "bm25":
         if model is not None:
             raise InputError("index 'bm25' takes no model", do="leave --model out")
@@ -281,6 +218,8 @@ def _open(
     if index in KINDS:
         if model is None:
             raise InputError(f"index {index!r} needs a model", do="give --model")
+        if isinstance(model, Ranker):
+            return _exhaustive(collection, str(index), model, {"hybrid": hybrid, "language": language, **passages})
         from remargin.retrieval.dense import DenseIndex
         from remargin.retrieval.settings import BackendSettings
         from remargin.retrieval.vectors import Vectors
@@ -302,6 +241,17 @@ def _open(
     return load_index(index, model, hybrid)
 
 
+def _exhaustive(collection: Collection, index: str, model: Ranker, options: Mapping[str, Any]) -> Index:
+    """The exhaustive search of a collection by a model that makes no single vectors."""
+    from remargin.retrieval.exhaustive import ExhaustiveIndex
+
+    if index != "exact":
+        problem = f"index {index!r} takes a vector of each text, and {model.name} is {model.kind}"
+        raise InputError(problem, do="use --index exact")
+    refuse_idle(model.kind, [name for name, value in options.items() if value not in (None, "auto", "off")])
+    return ExhaustiveIndex(model, collection.documents, collection.name)
+
+
 def _words(collection: Collection, language: str) -> BM25:
     """BM25 of a collection; if "auto" chose another language than English, a line says so."""
     bm25 = BM25(collection.documents, language=language)
@@ -311,15 +261,15 @@ def _words(collection: Collection, language: str) -> BM25:
 
 
 def load_index(
-    folder: str | Path, model: BiEncoder | None = None, hybrid: str | float | None = None
-) -> BM25 | DenseIndex | HybridIndex:
-    """Open the index in a folder: BM25's, or a dense one with its model, or both fused; `hybrid` as in `ask`."""
-    return _load(folder, model, hybrid)[0]
+    folder: str | Path, model: BiEncoder | Ranker | None = None, hybrid: str | float | None = None
+) -> BM25 | DenseIndex | HybridIndex | SparseIndex:
+    """Open the index in a folder: BM25's, or one with its model, or both fused; `hybrid` as in `ask`."""
+    return load_with_texts(folder, model, hybrid)[0]
 
 
-def _load(
-    folder: str | Path, model: BiEncoder | None, hybrid: str | float | None
-) -> tuple[BM25 | DenseIndex | HybridIndex, KeptTexts | None]:
+def load_with_texts(
+    folder: str | Path, model: BiEncoder | Ranker | None, hybrid: str | float | None
+) -> tuple[BM25 | DenseIndex | HybridIndex | SparseIndex, KeptTexts | None]:
     """The index in a folder, and the texts that it keeps."""
     if (Path(folder) / BM25_HEADER).is_file():
         if model is not None:
@@ -327,12 +277,29 @@ def _load(
         refuse_idle("a BM25 index", [] if hybrid is None else ["hybrid"])
         bm25 = BM25.load(folder)
         return bm25, bm25.texts
+    if (Path(folder) / SPARSE).is_file():
+        return _load_sparse(folder, model, hybrid)
     from remargin.retrieval.index_folder import open_parts
+
+    if isinstance(model, Ranker):
+        raise InputError(f"another model made the index, and no {model.kind}", file=folder, do="leave --model out")
 
     choice = read_choice("auto" if hybrid is None else hybrid)
     parts = open_parts(folder, model, words=choice != "off")
     fused = _fused(choice, parts.hybrid, folder)
     return parts.dense if fused is None else HybridIndex(parts.dense, parts.bm25, fused), parts.texts
+
+
+def _load_sparse(
+    folder: str | Path, model: BiEncoder | Ranker | None, hybrid: str | float | None
+) -> tuple[SparseIndex, KeptTexts | None]:
+    from remargin.retrieval.sparse import SparseIndex
+
+    refuse_idle("an index of sparse vectors", [] if hybrid is None else ["hybrid"])
+    if model is not None and not isinstance(model, Ranker):
+        raise InputError(f"was not made by {model.name}, which is an encoder", file=folder, do="leave --model out")
+    index = SparseIndex.load(folder, model)
+    return index, index.texts
 
 
 def _fused(choice: Choice | float, made: HybridSettings | None, folder: str | Path) -> HybridSettings | None:
@@ -357,7 +324,7 @@ def fusion_of(
     """
     if index in KINDS:
         return None if hybrid is None or model is None else chosen_hybrid(read_choice(hybrid), model)
-    if not Path(index).is_dir() or (Path(index) / BM25_HEADER).is_file():
+    if not Path(index).is_dir() or any((Path(index) / header).is_file() for header in (BM25_HEADER, SPARSE)):
         return None
     from remargin.retrieval.index_folder import IndexFolder
 

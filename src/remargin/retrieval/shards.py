@@ -120,25 +120,26 @@ def encode_shards(
             if not any(folder.glob(f"*/{HEADER}")):  # there is nothing to resume
                 shutil.rmtree(folder)
             raise
-        if only_longer and all(entry["rows"] == entry["texts"] for entry in shards):
-            made = made.whole
+        whole = only_longer and all(entry["rows"] == entry["texts"] for entry in shards)
         with new_folder(out, overwrite, HEADER) as joined:
-            join((Vectors.load(folder / _name(entry["number"])) for entry in shards), joined, made)
+            join((Vectors.load(folder / _name(entry["number"])) for entry in shards), joined, made, whole)
         shutil.rmtree(folder)
     return Vectors.mapped(out)
 
 
-def join(shards: Iterable[Vectors], folder: Path, made: Made) -> None:
+def join(shards: Iterable[Vectors], folder: Path, made: Made, whole: bool = False) -> None:
     """Write the vectors of all shards to one folder, byte for byte as if they had been encoded there.
 
     Args:
         shards: in the order of their texts.
         folder: where to write.
-        made: of all; without passages if no text of any shard was split.
+        made: the settings of all.
+        whole: whether no text of any shard was split, so that there are no passages to write.
     """
     filling = Filling(folder, made)
     with contextlib.ExitStack() as opened:
-        files = [opened.enter_context(open(folder / name, "wb")) for name in filling.names]
+        names = filling.names[:1] if whole else filling.names
+        files = [opened.enter_context(open(folder / name, "wb")) for name in names]
         for vectors in track(shards, "joining shards"):
             contents = [vectors.matrix]
             if len(files) > 1 and vectors.owners is not None:
@@ -146,7 +147,7 @@ def join(shards: Iterable[Vectors], folder: Path, made: Made) -> None:
             for file, content in zip(files, contents, strict=True):
                 write_array(file, content)
             filling.add(list(vectors.ids), np.asarray(vectors.hashes), len(vectors.matrix), vectors.truncated)
-    filling.close(only_longer=False)
+    filling.close(only_longer=whole)
 
 
 def _encoded(

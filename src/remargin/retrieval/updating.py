@@ -20,7 +20,8 @@ from remargin.files.atomic import locked, naming, remove_folder, remove_left
 from remargin.model.encoder import BiEncoder
 from remargin.progress import track
 from remargin.retrieval import bm25
-from remargin.retrieval.encoders import as_encoder
+from remargin.retrieval.built import SPARSE
+from remargin.retrieval.encoders import as_encoder, given_texts
 from remargin.retrieval.encoding import encode_texts
 from remargin.retrieval.index_folder import REMEDY, IndexFolder, load_model
 from remargin.retrieval.texts import collection_texts, counted_rejects
@@ -48,6 +49,8 @@ def update(
     keep_others: bool = False,
     replace: bool = False,
     skip_bad: bool = False,
+    pooling: str | None = None,
+    similarity: str | None = None,
 ) -> Changes:
     """Change an index in its folder, as `remargin update` does: follow a collection, add documents, or delete some.
 
@@ -62,6 +65,7 @@ def update(
         keep_others: with `data`, keep documents that are not in the collection.
         replace: with `vectors`, let documents replace those of the same id.
         skip_bad: with `data`, skip bad input, and count it in a warning.
+        pooling, similarity: with `model`, how it is used, if its folder does not say it.
 
     Raises:
         InputError: unless exactly one of `data`, `vectors` and `delete` is given; for options that have no effect on
@@ -86,7 +90,10 @@ def update(
         refuse_idle("--data", sorted(names & {"replace"}))
         if skip_bad and not keep_others:
             raise InputError("documents that cannot be read would be deleted", do="give --keep-others with --skip-bad")
-        encoder = None if model is None else as_encoder(model)
+        used = given_texts(None, None, None, None, pooling, similarity)
+        if model is None:
+            refuse_idle("an index that has its encoder", used)
+        encoder = None if model is None else as_encoder(model, **used)
         with counted_rejects(skip_bad) as rejects:
             return synchronise(index, collection_texts(data, rejects=rejects), encoder, keep_others, str(data))
     if vectors is not None:
@@ -113,6 +120,7 @@ def add_documents(folder: str | Path, vectors: Vectors, replacing: bool = False)
             `replacing`, for a document that is already there.
     """
     with _changing(Path(folder)) as index:
+        vectors = vectors.as_passages(index.made)
         index.require(vectors.made)
         if index.hybrid is not None:
             problem = "has BM25, too, which takes the texts, and vectors have none"
@@ -233,4 +241,6 @@ def _existing(folder: Path) -> IndexFolder:
         raise InputError("no such folder", file=folder, do=REMEDY)
     if (folder / bm25.HEADER).is_file():
         raise InputError("a BM25 index cannot be changed", file=folder, do=bm25.REMEDY)
+    if (folder / SPARSE).is_file():
+        raise InputError("an index of sparse vectors cannot be changed", file=folder, do="build it again")
     return IndexFolder.read(folder)

@@ -22,7 +22,7 @@ from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
 from remargin.model.names import lasting_name
 from remargin.model.tokenizer import Kind
-from remargin.retrieval.encoders import OF_QUERIES
+from remargin.retrieval.encoders import AS_GIVEN
 
 Dtype = Literal["float32", "float16"]
 HEADER = "remargin_vectors.json"
@@ -47,6 +47,7 @@ class MadeOnDisk(TypedDict):
     kind: NotRequired[Kind]
     query_length: NotRequired[Size]
     query_prefix: NotRequired[str]
+    pooling: NotRequired[str]
 
 
 def read_passage_length(given: int | str | None) -> int | Literal["auto"] | None:
@@ -69,7 +70,7 @@ class Made:
 
     `dtype` is that of the numbers on disk. `passage_length` is in tokens, if documents were split into passages;
     neighbouring passages share `passage_overlap` tokens. `query_length` and `query_prefix` are those to search with,
-    where they are not the model's own.
+    where they are not the model's own; `pooling` is the encoder's, if it was given.
     """
 
     data: str
@@ -85,6 +86,7 @@ class Made:
     kind: Kind = "documents"
     query_length: int | None = None
     query_prefix: str | None = None
+    pooling: str | None = None
 
     @classmethod
     def by(
@@ -139,7 +141,7 @@ class Made:
 
     def on_disk(self) -> dict[str, Any]:
         """The fields for a header."""
-        given = {name: value for name, value in asdict(self).items() if value is not None or name not in OF_QUERIES}
+        given = {name: value for name, value in asdict(self).items() if value is not None or name not in AS_GIVEN}
         return {NAMES_ON_DISK.get(name, name): value for name, value in given.items()}
 
 
@@ -153,6 +155,7 @@ class Vectors:
         hashes: of the texts, to see which of them changed since.
         owners: for each row the text that it belongs to; None if every text has one row.
         truncated: how many texts were longer than the model reads, and were truncated.
+        fits: if no text is longer than this many tokens, a passage's length that was asked for, so that none was split.
     """
 
     made: Made
@@ -161,6 +164,7 @@ class Vectors:
     hashes: NDArray[np.uint64] = field(repr=False)
     owners: NDArray[np.uint32] | None = field(default=None, repr=False)
     truncated: int = 0
+    fits: int | None = None
 
     @classmethod
     def load(cls, folder: str | Path) -> Vectors:
@@ -186,6 +190,7 @@ class Vectors:
             map_array(folder / "hashes.bin", np.uint64, (texts,)),
             map_array(folder / "owners.bin", np.uint32, (header["rows"],)) if made.passage_length else None,
             header["truncated"],
+            header.get("fits"),
         )
 
     @classmethod
@@ -199,15 +204,26 @@ class Vectors:
     ) -> Vectors:
         """Encode documents into memory, one vector each, or one for each passage; these two as in `Made.by`."""
         made = Made.by(model, data, passage_length=passage_length, passage_overlap=passage_overlap)
-        texts, owners = list(documents.values()), None
+        texts, owners, fits = list(documents.values()), None, None
         hashes = text_hashes([Text(id, text) for id, text in documents.items()])
         if made.passage_length is None:
             matrix = model.encode_documents(texts)
         else:
             matrix, owners = model.encode_passages(texts, made.passage_length, made.passage_overlap)
             if passage_length == "auto" and len(matrix) == len(texts):
-                made, owners = made.whole, None
-        return cls(made, finite(matrix, made), list(documents), hashes, owners)
+                made, owners, fits = made.whole, None, made.passage_length
+        return cls(made, finite(matrix, made), list(documents), hashes, owners, fits=fits)
+
+    def as_passages(self, of: Made) -> Vectors:
+        """The same beside passages of an index, if no text is longer than they are: each is a passage of its own."""
+        if (
+            of.passage_length is None
+            or self.owners is not None
+            or (self.fits or of.passage_length + 1) > of.passage_length
+        ):
+            return self
+        made = replace(self.made, passage_length=of.passage_length, passage_overlap=of.passage_overlap)
+        return replace(self, made=made, owners=np.arange(len(self.ids), dtype=np.uint32))
 
     @property
     def split(self) -> Split:
@@ -248,6 +264,7 @@ class VectorsHeader(TypedDict):
     made: MadeOnDisk
     rows: Count
     truncated: Count
+    fits: NotRequired[Size]
     ids: IdsSize
     sums: BlockSums
 

@@ -59,10 +59,14 @@ class Judgments:
         self._lock = threading.Lock()
         self._votes: dict[str, dict[str, int]] = {}  # by query, by document
         self._count = 0
-        for file, grade in ((self.path, 1), (self.down, -1)):
-            for query, id in _read(file):
-                self._count += id not in self._votes.setdefault(query, {})
-                self._votes[query][id] = grade
+        try:
+            for file, grade in ((self.path, 1), (self.down, -1)):
+                for query, id in _read(file):
+                    self._count += id not in self._votes.setdefault(query, {})
+                    self._votes[query][id] = grade
+        except BaseException:
+            self.close()  # whoever corrects the file can try again
+            raise
 
     def close(self) -> None:
         """Let another server write the files."""
@@ -138,7 +142,7 @@ def _vote(line: bytes) -> tuple[str, str] | None:
     """The query and the document's id of a line; None if the line is no vote."""
     try:
         row = json.loads(line) if len(line) <= LONGEST_LINE else None
-    except ValueError:
+    except (RecursionError, ValueError):
         return None
     names = ("query", "document_id")
     if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in names):

@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 from remargin.data.tables import Rejects
 from remargin.errors import InputError, refuse_idle
+from remargin.model.blend import similarity_trained
 from remargin.model.encoder import BiEncoder
+from remargin.model.names import two_names
 from remargin.reports.run_files import CONFIG, GIVE, read_config
 from remargin.retrieval import index_folder
 from remargin.retrieval.bm25 import BM25
@@ -54,6 +56,7 @@ class ServedModel:
             model lies in the folder of one; "none" for none.
         hybrid: as in `index`.
         skip_bad: skip bad input, and count it in a warning.
+        used: pooling and similarity of the model, if its folder does not say them.
     """
 
     model: str
@@ -61,6 +64,7 @@ class ServedModel:
     before: str | None = None
     hybrid: str | float = "auto"
     skip_bad: bool = False
+    used: dict[str, Any] = field(default_factory=dict)
     _documents: dict[str, str] = field(default_factory=dict, repr=False)
     _fixed: tuple[BM25 | None, DenseIndex | None, Known] | None = field(default=None, repr=False)
 
@@ -70,7 +74,7 @@ class ServedModel:
 
     def load(self) -> Engine:
         """Encode all documents. What does not depend on the model is kept from the first time."""
-        model = in_memory(as_encoder(self.model))
+        model = in_memory(as_encoder(self.model, **self.used))
         fused = chosen_hybrid(read_choice(self.hybrid), self.model)
         if self._fixed is None:
             with counted_rejects(self.skip_bad) as rejects:
@@ -85,7 +89,9 @@ class ServedModel:
         if name is None or name == NONE:
             return None
         try:
-            encoder = in_memory(as_encoder(name))
+            raw = self.before is None and two_names(name) is None and not similarity_trained(name)
+            used: Any = {"pooling": model.pooling, "similarity": model.similarity} if raw else {}  # as it was trained
+            encoder = in_memory(as_encoder(name, **used))
         except InputError as error:
             if self.before is not None:
                 raise
@@ -106,6 +112,7 @@ class ServedIndex:
         data: where the texts and judgments are, if the index does not keep texts and the collection has moved.
         before: an encoder to compare with. It encodes all documents, which takes their texts.
         hybrid: as in `ask`.
+        used: pooling and similarity of the model, if it is given and its folder does not say them.
     """
 
     index: str
@@ -113,6 +120,7 @@ class ServedIndex:
     data: str | None = None
     before: str | None = None
     hybrid: str | float = "auto"
+    used: dict[str, Any] = field(default_factory=dict)
 
     def state(self) -> object:
         """The header's file: a change of the index writes it last."""
@@ -129,7 +137,7 @@ class ServedIndex:
             data, kept = self.data or bm25.data, bm25.texts if self.data is None else None
             return Engine(None, None, bm25, None, texts_of_index(kept, data), read_known(data))
         choice = read_choice(self.hybrid)
-        parts = index_folder.open_parts(self.index, in_memory(index_encoder(self.index, self.model)))
+        parts = index_folder.open_parts(self.index, in_memory(index_encoder(self.index, self.model, self.used)))
         fused = parts.hybrid
         if fused is not None:
             fused = None if choice == "off" else fused.weighing(choice)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from remargin.errors import InputError, refuse_idle
 from remargin.progress import tell
+from remargin.retrieval.encoders import given_texts
 
 if TYPE_CHECKING:
     from remargin.serving.loading import Served
@@ -40,6 +41,8 @@ def serve(
     batch_wait: float = 4.0,
     queue: int = 512,
     skip_bad: bool = False,
+    pooling: str | None = None,
+    similarity: str | None = None,
     say: Callable[[str], None] = tell,
 ) -> None:
     """Serve search and embeddings over HTTP, with a page to try them, until stopped, as `remargin serve` does.
@@ -64,6 +67,7 @@ def serve(
         batch_wait: milliseconds that a query waits for others, if nothing else is to be done.
         queue: queries that may wait; more are refused with status 429.
         skip_bad: skip bad input in `data`, and count it in a warning.
+        pooling, similarity: of the model, if its folder does not say them.
         say: called with lines for people.
 
     Raises:
@@ -79,7 +83,8 @@ def serve(
     if token is None and not is_local(host):
         do = f"give one (--token-file, or the environment variable {TOKEN}), or use --host 127.0.0.1"
         raise InputError(f"{host} is reached by other machines, and there is no token", do=do)
-    served = _served(model, data, index, before, hybrid, skip_bad)
+    used = given_texts(None, None, None, None, pooling, similarity)
+    served = _served(model, data, index, before, hybrid, skip_bad, used)
     with closing(_listening(host, port)) as listening:
         from remargin.serving.service import Service
 
@@ -134,16 +139,17 @@ def _served(
     before: str | Path | None,
     hybrid: str | float,
     skip_bad: bool,
+    used: dict[str, str],
 ) -> Served:
     from remargin.serving.loading import ServedIndex, ServedModel
 
     names = [None if name is None else str(name) for name in (model, data, before)]
     if index is not None:
         refuse_idle("an index folder", ["skip_bad"] if skip_bad else [])
-        return ServedIndex(str(index), names[0], names[1], names[2], hybrid)
+        return ServedIndex(str(index), names[0], names[1], names[2], hybrid, used)
     if names[0] is None or names[1] is None:
         raise InputError("a server needs an index, or a model and a collection", do="give --index, or --model --data")
-    return ServedModel(names[0], names[1], names[2], hybrid, skip_bad)
+    return ServedModel(names[0], names[1], names[2], hybrid, skip_bad, used)
 
 
 def require_packages() -> None:

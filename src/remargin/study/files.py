@@ -7,7 +7,6 @@ each, and `scores.csv.gz` the measures of every query. `pack.json` has their che
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import math
@@ -16,12 +15,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, TypeVar, cast
 
+from remargin.data.tables import cell_text, spreadsheet_cell
 from remargin.errors import InputError
 from remargin.evaluation.comparison import Scores, read_query_scores
 from remargin.files.atomic import new_file, new_folder
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import check_header, read_header, read_json, write_header
 from remargin.files.shapes import Checksums, Count, Finite, mismatch
+from remargin.files.unpacking import open_binary
 from remargin.study.header import FILE as STUDY
 from remargin.study.header import RUNS
 from remargin.study.targets import BatchTargets, read_targets
@@ -106,19 +107,29 @@ class Packed:
     def __init__(self, out: Path) -> None:
         verify_files(out, read_header(out / PACK, PackHeader, FORMAT, AGAIN)["sha256"], AGAIN)
         try:
-            with gzip.open(out / PACKED_RUNS, "rt", encoding="utf-8") as file:
+            with io.TextIOWrapper(open_binary(out / PACKED_RUNS), encoding="utf-8") as file:
                 records = [_checked(json.loads(line)) for line in file]
             self._content = {out / record["path"]: record["content"] for record in records}
             self._scores: dict[Path, dict[str, dict[str, float]]] = {}
-            with gzip.open(out / PACKED_SCORES, "rt", encoding="utf-8", newline="") as file:
+            with io.TextIOWrapper(open_binary(out / PACKED_SCORES), encoding="utf-8", newline="") as file:
                 rows = csv.reader(file)
                 _, _, *measures = next(rows)
                 for path, query, *values in rows:
                     scores = self._scores.setdefault(out / path, {})
                     for measure, value in zip(measures, values, strict=True):
                         if value:
-                            scores.setdefault(measure, {})[query] = _finite(value)
-        except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, StopIteration) as error:
+                            scores.setdefault(measure, {})[cell_text(query)] = _finite(value)
+        except (
+            OSError,
+            EOFError,
+            RecursionError,
+            csv.Error,
+            zlib.error,
+            ValueError,
+            KeyError,
+            TypeError,
+            StopIteration,
+        ) as error:
             raise InputError(f"is damaged ({error})", file=out, do=AGAIN) from None
 
     def has(self, path: Path) -> bool:
@@ -215,5 +226,11 @@ def _score_table(scores: Mapping[str, Scores]) -> str:
     table.writerow(["path", "query", *measures])
     for place, of_file in scores.items():
         for query in next(iter(of_file.values())):
-            table.writerow([place, query, *(of_file[name][query] if name in of_file else "" for name in measures)])
+            table.writerow(
+                [
+                    place,
+                    spreadsheet_cell(query),
+                    *(of_file[name][query] if name in of_file else "" for name in measures),
+                ]
+            )
     return text.getvalue()

@@ -120,7 +120,7 @@ def curve(
     if train.rejects.count:
         say(f"skipped bad input: {train.rejects.describe()}")
     subsets = nested(_trainable(train), shares)
-    names = ("pooling", "query_length", "document_length")
+    names = ("pooling", "similarity", "query_length", "document_length")
     start = BiEncoder.from_pretrained(str(model), **{n: options[n] for n in names if options.get(n) is not None})
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):

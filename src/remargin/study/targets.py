@@ -16,6 +16,7 @@ from torch import Tensor
 
 from remargin.errors import InputError
 from remargin.files.atomic import new_file
+from remargin.files.unpacking import open_binary
 from remargin.losses.inputs import Similarity
 
 TARGETS = "targets.csv"
@@ -101,10 +102,10 @@ class TargetLog:
 def read_targets(path: Path) -> list[BatchTargets]:
     """What a `TargetLog` wrote, gzipped or not. A last line that was cut is left out."""
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8") as file:
+        with io.TextIOWrapper(open_binary(path), encoding="utf-8") as file:
             rows = csv.DictReader(line for line in file if line.endswith("\n"))
             return [BatchTargets(int(r["batch"]), float(r["mean"]), float(r["low"]), float(r["high"])) for r in rows]
-    except (gzip.BadGzipFile, EOFError, zlib.error, KeyError, TypeError, ValueError):
+    except (gzip.BadGzipFile, EOFError, zlib.error, csv.Error, KeyError, TypeError, ValueError):
         raise InputError("damaged", file=path, do="delete the run's folder and train it again") from None
 
 

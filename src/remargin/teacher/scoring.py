@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from remargin.data.collection import Collection
 from remargin.data.id_triplets import IdTriplets, require_tsv
 from remargin.data.scores import PairScore, read_teacher_scores
-from remargin.data.tables import SKIP, Rejects, batches, open_binary
+from remargin.data.tables import SKIP, Rejects, batches
 from remargin.errors import InputError
 from remargin.files.atomic import new_file, refuse_existing
 from remargin.files.checksums import sha256
 from remargin.files.executor import Executor
 from remargin.files.hashes import texts_fingerprint
 from remargin.files.headers import read_record, write_header
+from remargin.files.unpacking import open_binary
 from remargin.model.cross_encoder import CrossEncoder
 from remargin.progress import track
 from remargin.teacher.scored_pairs import FORMAT, ByModel, ScoredPairs

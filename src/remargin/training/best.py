@@ -9,8 +9,9 @@ from remargin.errors import InputError
 from remargin.files.atomic import replace_folder
 from remargin.model.checkpoint import Progress
 from remargin.model.encoder import BiEncoder
-from remargin.model.folder import OURS, verify_model
-from remargin.training.engine import Engine
+from remargin.model.folder import verify_model
+from remargin.model.parts import OURS
+from remargin.training.engine import Encodes
 from remargin.training.log import Log, Meter
 from remargin.training.validation import Validator
 
@@ -31,7 +32,7 @@ class Best:
         """Whether the last `patience` validations all brought no gain, so that training ends (early stopping)."""
         return self._patience is not None and self._progress.without_gain >= self._patience
 
-    def validate(self, engine: Engine, model: BiEncoder, log: Log, meter: Meter) -> None:
+    def validate(self, engine: Encodes, model: BiEncoder, log: Log, meter: Meter) -> None:
         """Measure the model as it is now, and keep it if it is the best so far. The meter leaves out the time."""
         if self._validator is None:
             return

@@ -19,7 +19,7 @@ from remargin.evaluation.significance import ROUNDING
 from remargin.files.atomic import refuse_existing
 from remargin.model.blend import blended, require_alike, similarity_trained
 from remargin.model.encoder import BiEncoder
-from remargin.model.folder import OURS
+from remargin.model.parts import OURS
 from remargin.progress import track
 from remargin.reports.blend_file import AwayValues, BlendPath
 from remargin.retrieval.encoders import as_encoder, given_texts
@@ -179,6 +179,8 @@ def blend(
     document_length: int | None = None,
     query_prefix: str | None = None,
     document_prefix: str | None = None,
+    pooling: str | None = None,
+    similarity: str | None = None,
 ) -> Blended:
     """Blend a trained encoder with the encoder that it was trained from, as `remargin blend` does.
 
@@ -196,7 +198,8 @@ def blend(
         measure: to choose the weight by; "nDCG@10" if not given.
         skip_bad: skip bad input in `data`, and count it in a warning.
         overwrite: replace `out` if it is there.
-        query_length, document_length, query_prefix, document_prefix: of both models, instead of their own.
+        query_length, document_length, query_prefix, document_prefix, pooling, similarity: of both models, instead of
+            their own.
 
     Raises:
         InputError: for bad input, models that do not belong together, and options that have no effect.
@@ -216,11 +219,11 @@ def blend(
     idle = {"data": data, "split": split, "measure": measure, "skip_bad": skip_bad or None}
     if given is not None:
         refuse_idle("a weight that is given", [name for name, value in idle.items() if value is not None])
-    texts = given_texts(query_length, document_length, query_prefix, document_prefix)
+    texts = given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity)
     after = as_encoder(trained, **texts)
     raw = isinstance(start, str | Path) and not similarity_trained(start)
     if raw and isinstance(start, str | Path):  # it says neither pooling nor similarity
-        before = BiEncoder.from_pretrained(start, after.pooling, after.similarity, **texts)
+        before = BiEncoder.from_pretrained(start, **{"pooling": after.pooling, "similarity": after.similarity, **texts})
     else:
         before = as_encoder(start, **texts)
     require_alike(before, after)

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -51,6 +51,18 @@ class MicroBatches(NamedTuple):
     computed: int
 
 
+class Encodes(Protocol):
+    """What a validator needs of an engine: `Engine` has it, and several engines of several devices together."""
+
+    device: torch.device
+
+    def parts(self, tokens: Tokens) -> tuple[list[Packed], NDArray[np.int64]]:
+        """Texts packed once, and the order in which `evaluate` will give their vectors."""
+
+    def evaluate(self, parts: Sequence[Packed]) -> Tensor:
+        """Vectors of the texts, without dropout."""
+
+
 class Engine:
     """Runs an encoder forward and backward on a device.
 
@@ -60,6 +72,7 @@ class Engine:
         device: where.
         dtype: to compute in.
         sample: lengths of the texts of a typical batch, which decides whether graphs pay.
+        here: how many processes train on this machine, and share the memory of its CPU.
     """
 
     def __init__(
@@ -69,11 +82,12 @@ class Engine:
         device: torch.device,
         dtype: torch.dtype,
         sample: NDArray[np.int64],
+        here: int = 1,
     ) -> None:
         self.device = device
         self.compute = Compute(model, dtype, settings.engine, settings.attention_dropout)
         self.longest = max(model.query_length, model.document_length)
-        self.budget = settings.token_budget or _budget(model, device, dtype)
+        self.budget = settings.token_budget or _budget(model, device, dtype, here)
         self._one_piece = self.compute.packed and device.type == "cuda"
         self._at_once = min(self.budget, TOKENS_AT_ONCE[device.type != "cpu"])
         tokens = int(sample.sum())
@@ -81,7 +95,7 @@ class Engine:
         pays = self._one_piece and settings.steps >= COMPILE_STEPS
         self.compiles = pays if settings.compile == "auto" else settings.compile == "on"
         self._run = torch.compile(self.compute, dynamic=True) if self.compiles else self.compute
-        self._texts = len(sample)
+        self._texts, self._dimension = len(sample), model.dimension
         self._multiple = max(64, 1 << round(np.log2(max(1, tokens) / 40))) if graphs else 1
         self._buffers = [torch.zeros_like(master) for master in self.compute.masters]
         self._graphs = _Graphs(self) if graphs else None
@@ -113,7 +127,8 @@ class Engine:
             computed = real if self.compute.packed else sum(part.longest * (len(part.bounds) - 1) for part in packed)
         if self.device.type == "cuda":
             packed = [part.pin() for part in packed]
-        return MicroBatches(packed, np.concatenate(groups), real, computed)
+        order = np.concatenate([*groups, np.arange(0)])  # of no texts, too
+        return MicroBatches(packed, order, real, computed)
 
     @contextmanager
     def embed(self, batch: MicroBatches) -> Iterator[Tensor]:
@@ -130,7 +145,8 @@ class Engine:
             order = torch.from_numpy(batch.order).to(self.device, non_blocking=True)
             graph = graphs.forward(batch.parts[0]) if graphs is not None and len(batch.parts) == 1 else None
             passes: list[_Forward | _Graph] = [graph] if graph is not None else self._forward(batch)
-            flat = torch.cat([each.vectors.detach() for each in passes])[: len(order)]  # without a graph's fillers
+            made = [each.vectors.detach() for each in passes]
+            flat = torch.cat([*made, self._no_vectors()])[: len(order)]  # without a graph's fillers
             vectors = torch.empty_like(flat).index_copy_(0, order, flat).requires_grad_()
             yield vectors
             if vectors.grad is not None:
@@ -154,6 +170,8 @@ class Engine:
         masters, buffers = self.compute.masters, {buffer.data_ptr() for buffer in self._buffers}
         present = [master.grad for master in masters if master.grad is not None]
         before = [gradient.clone() if gradient.data_ptr() in buffers else gradient for gradient in present]
+        if not passes:  # there were no texts
+            torch._foreach_zero_(self._buffers)
         for number in range(len(passes)):
             forward = passes.pop(0)  # its activations go when it is done
             if isinstance(forward, _Graph):
@@ -176,11 +194,14 @@ class Engine:
         for master, gradient in zip(masters, before or self._buffers, strict=True):
             master.grad = gradient
 
-    def parts(self, tokens: Tokens) -> tuple[list[Packed], NDArray[np.int64]]:
-        """Texts packed once for `evaluate`, on the device, and the order in which it will give their vectors."""
-        groups = self.compute.groups(tokens.lengths, self.device)
+    def parts(self, tokens: Tokens, rows: NDArray[np.int64] | None = None) -> tuple[list[Packed], NDArray[np.int64]]:
+        """Texts, all or those of some rows, packed once for `evaluate`, and the order in which it will give their
+        vectors.
+        """
+        rows = np.arange(len(tokens.lengths)) if rows is None else rows
+        groups = [rows[group] for group in self.compute.groups(tokens.lengths[rows], self.device)]
         longest = self.longest if self._one_piece else None
-        return [pack(tokens, rows, longest).to(self.device) for rows in groups], np.concatenate(groups)
+        return [pack(tokens, group, longest).to(self.device) for group in groups], np.concatenate([*groups, rows[:0]])
 
     def evaluate(self, parts: Sequence[Packed]) -> Tensor:
         """Vectors of texts without dropout, part after part."""
@@ -193,7 +214,16 @@ class Engine:
                 return vectors
 
         made = map(run, parts) if self.compiles else self.compute.each(run, parts, len(parts))
-        return torch.cat(list(made))
+        return torch.cat([*made, self._no_vectors()])
+
+    def _no_vectors(self) -> Tensor:
+        """For `torch.cat`, which needs something to join where a device has no texts: a batch may be that small."""
+        return torch.zeros(0, self._dimension, dtype=self.masters[0].dtype, device=self.device)
+
+    @property
+    def masters(self) -> list[torch.nn.Parameter]:
+        """The weights that are trained."""
+        return self.compute.masters
 
     @property
     def operations_per_token(self) -> int:
@@ -299,13 +329,13 @@ class _Graphs:
         return _Graph(inputs, vectors.detach(), of_vectors, forward, backward)
 
 
-def _budget(model: BiEncoder, device: torch.device, dtype: torch.dtype) -> int:
+def _budget(model: BiEncoder, device: torch.device, dtype: torch.dtype, here: int) -> int:
     """How many tokens a forward pass that keeps its activations may have: as many as fit into half of the memory."""
     config: Any = model.backbone.config
     memory = (
         torch.cuda.get_device_properties(device).total_memory
         if device.type == "cuda"
-        else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // here
     )
     layers = getattr(config, "num_hidden_layers", 12)
     per_token = KEPT * int(config.hidden_size) * int(layers) * dtype.itemsize

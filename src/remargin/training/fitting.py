@@ -17,12 +17,12 @@ from remargin.evaluation.measures import require_measures
 from remargin.evaluation.runs import Run
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.parts import remove_parts
+from remargin.losses.inputs import Similarity
 from remargin.mining.recipe import AGAIN, RECIPE, mine_for_training
 from remargin.mining.settings import MiningSettings
 from remargin.model.blend import blended
-from remargin.model.compute import fast_precision
-from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
-from remargin.model.folder import local_folder, read_settings
+from remargin.model.encoder import BiEncoder
+from remargin.model.folder import local_folder
 from remargin.model.names import named_minilm
 from remargin.model.tokenizer import TextSettings
 from remargin.progress import WARNING, tell
@@ -31,13 +31,16 @@ from remargin.reports.training_run import run_section
 from remargin.retrieval.languages import AUTO
 from remargin.training.away import Away
 from remargin.training.data_look import DataLook, look
+from remargin.training.devices.joining import World, follow, leading
+from remargin.training.devices.ranks import Ranks
+from remargin.training.devices.rounds import load_encoder, train_round
 from remargin.training.engine import require_precision
-from remargin.training.loop import train
 from remargin.training.measuring import Fit, Measuring
 from remargin.training.request import (
     OF_THE_PAPER,
     Request,
     asks_for_validation,
+    loss_for,
     make_logger,
     require_given,
     resolve_settings,
@@ -51,7 +54,7 @@ from remargin.training.supervision import needs_scores
 from remargin.training.training_folder import TrainingFolder
 
 PAGE = "report.html"
-HALF = 0.5  # the blend whose model mines the negatives of the next round
+MINING_WEIGHT = 0.5  # of the trained model, in the blend that mines the negatives of the next round
 
 
 def fit(
@@ -78,6 +81,8 @@ def fit(
     tensorboard: bool = False,
     loggers: Sequence[str] | None = None,
     language: str = AUTO,
+    similarity: Similarity | None = None,
+    devices: int | None = None,
     resume: bool | str | Path = False,
     skip_bad: bool = False,
     say: Callable[[str], None] = tell,
@@ -116,7 +121,8 @@ def fit(
         preset: default, paper or released; see `FitSettings.preset`.
         triplets: a table of ids, as `mine` writes it. Without it, the triplets in a prepared folder; else triplets are
             mined with BM25.
-        pooling: how token vectors become one vector; see `BiEncoder`.
+        pooling: how token vectors become one vector; see `BiEncoder`. "auto" is what the model's folder says, or the
+            paper's for the family of a raw backbone.
         query_length, document_length: maximum lengths in tokens, as the model's folder says if they are not given; for
             the presets of the paper, 30 and 200. Longer documents are truncated in training, and split into passages
             where `search` and `index` rank them, and where `fit` measures.
@@ -136,6 +142,9 @@ def fit(
         loggers: further Lightning loggers, each a class and its arguments.
         language: of the texts, for BM25, which mines and is measured beside the model; see `BM25`. The model folder
             keeps it, so that `index` takes the same.
+        devices: train on so many GPUs of this machine, or as so many processes on its CPU, with the same batches. Where
+            torchrun started this program, it says how many there are, also on other machines; this function then
+            returns in the first process alone, and the others end with it.
         resume: the folder of an interrupted training run, which continues: all else follows from its config.yaml, and
             need not be given. True continues the one in `out`.
         skip_bad: leave bad input out, and count it.
@@ -144,6 +153,7 @@ def fit(
 
     Raises:
         InputError: for bad input, for settings that make no sense together, and if `out` holds something else.
+        ChildProcessError: if one of several processes has ended; the last checkpoint is kept.
 
     Example:
         >>> import tempfile
@@ -155,11 +165,14 @@ def fit(
         (2, 'model')
     """
     given = {name: value for name, value in locals().items() if value != DEFAULTS.get(name)}
+    world = World.of(devices)
+    if world.rank:
+        follow(world)
     if resume is True and data is None and model is None:
         resume = require_given(out=out)
     if not isinstance(resume, bool):
-        given = {name: value for name, value in given.items() if name not in ("resume", "say", "changes")} | changes
-        return _fit(*recorded(Path(resume), given), resume=True, say=say)
+        given = {name: value for name, value in given.items() if name not in NOT_RECORDED} | changes
+        return _fit(*recorded(Path(resume), given), resume=True, say=say, world=world)
     require_given(data=data, model=model, out=out)
     given_steps = settings is not None or changes.get("steps") is not None
     watched = asks_for_validation(settings, changes)
@@ -172,6 +185,7 @@ def fit(
         preset=preset or "default",
         triplets=None if triplets is None else Path(triplets),
         pooling=pooling,
+        similarity=similarity,
         query_length=query_length,
         document_length=document_length,
         training_length=training_length,
@@ -192,16 +206,18 @@ def fit(
     )
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
-    settings = _loss_for(asked.model, settings, "target" in changes, say)
-    return _fit(asked, settings, given_steps, resume, say)
+    settings = loss_for(asked.model, settings, "target" in changes, say, asked.similarity)
+    return _fit(asked, settings, given_steps, resume, say, world)
 
 
-def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool, say: Callable[[str], None]) -> Fit:
+def _fit(
+    asked: Request, settings: FitSettings, given_steps: bool, resume: bool, say: Callable[[str], None], world: World
+) -> Fit:
     """Do what `fit` is asked for."""
     unknown = {} if given_steps else {"steps": None}  # they follow from the data; schedule.json will have them
     folder = TrainingFolder(asked.out, {**asked.plain(), "settings": asdict(settings) | unknown}, resume)
     require_measures([settings.validation_measure])
-    start = _load(asked, settings)
+    start = load_encoder(asked, settings)
     loss = settings.loss.build(start.similarity)
     scored = "tas-balanced" if settings.sampler == "tas-balanced" else "teacher" if needs_scores(loss) else None
     if scored and asked.triplets is None and asked.prepared == asked.out / "data":
@@ -219,10 +235,15 @@ def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool,
         first = asked.prepared if asked.rounds == 1 else _round_folder(asked, 1) / "data"
         texts = asked.training_texts(start.text_settings, first)
         _make_data(asked, first, texts, settings, None, say)
-        learner = _load(asked, settings, texts)
+        learner = load_encoder(asked, settings, texts)
         seen = look(first, learner, settings.seed)
         seen.in_training = texts.document_length != start.document_length
-        for line in [*_capped(asked, start.text_settings, texts), *seen.lines(passages=not asked.of_the_paper)]:
+        guesses = asked.guesses(start.pooling, start.similarity)
+        for line in [
+            *guesses,
+            *_capped(asked, start.text_settings, texts),
+            *seen.lines(passages=not asked.of_the_paper),
+        ]:
             say(line)
         measuring = Measuring(asked, first, settings, start, texts, dev, first_stage, away)
         if (why := measuring.fixed_weight()[1]) is not None:
@@ -230,15 +251,17 @@ def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool,
         if dev not in ("dev", None):
             say(f"choices are made on {dev}: what it reaches there says little; measure it on another split")
         steps = settings.steps if given_steps else None
-        settings = replace(settings, steps=_steps(asked, settings, steps, learner, first, seen, measuring, say))
-        miner = None
-        for number in range(1, asked.rounds):
-            miner = _round(asked, number, start, texts, settings, miner, say)
-        if asked.rounds > 1:
-            _make_data(asked, asked.prepared, texts, settings, miner, say)
-        folder.add_hashes(_input_hashes(asked.prepared, asked.model))
+        settings = replace(settings, steps=_steps(asked, settings, steps, learner, first, seen, measuring, world, say))
         validator = measuring.while_training()
-        trained = train(learner, asked.prepared, asked.out, loss, settings, validator, logging, resume, say)
+        with leading(world, asked.out) as ranks:
+            miner = None
+            for number in range(1, asked.rounds):
+                miner = _round(ranks, asked, number, start, texts, settings, miner, say)
+            if asked.rounds > 1:
+                _make_data(asked, asked.prepared, texts, settings, miner, say)
+            folder.add_hashes(_input_hashes(asked.prepared, asked.model))
+            last = (asked.prepared, asked.out, loss, settings, validator, logging, resume, say)
+            trained = train_round(ranks, asked, texts, learner, *last)
         fitted = measuring.keep(learner, trained)
         measuring.report(fitted, seen)
         page = write_page(asked.out / PAGE, [run_section(asked.out)], f"Training run {asked.out.name}", overwrite=True)
@@ -250,19 +273,8 @@ def _fit(asked: Request, settings: FitSettings, given_steps: bool, resume: bool,
     return fitted
 
 
+NOT_RECORDED = ("resume", "devices", "say", "changes")  # what may be another one when a training run is resumed
 DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(fit).parameters.items()}
-
-
-def _load(asked: Request, settings: FitSettings, texts: TextSettings | None = None) -> BiEncoder:
-    """The encoder to start from, to be kept as it is; with the lengths of training, to be trained."""
-    precision = settings.precision if settings.precision in ("32", "bf16") else fast_precision()  # of encoding
-    prefixes = {"query_prefix": asked.query_prefix, "document_prefix": asked.document_prefix}
-    own = {"query_length": asked.query_length, "document_length": asked.document_length, **prefixes}
-    options: Any = own if texts is None else asdict(texts)
-    if asked.of_the_paper:
-        options |= {"lengths": PAPER_LENGTHS}
-    options |= {"pooling": asked.pooling, "seed": settings.seed, "precision": precision}
-    return BiEncoder.from_pretrained(asked.model, **options)
 
 
 def _capped(asked: Request, own: TextSettings, texts: TextSettings) -> list[str]:
@@ -273,19 +285,12 @@ def _capped(asked: Request, own: TextSettings, texts: TextSettings) -> list[str]
     return [f"training reads at most {read} (--training-length)"]
 
 
-def _loss_for(model: str, settings: FitSettings, asked_for: bool, say: Callable[[str], None]) -> FitSettings:
-    """The settings with a loss that fits the encoder, as its folder describes it: the default one needs cosines."""
-    if asked_for or settings.loss.target != "softmax" or read_settings(local_folder(model)).similarity == "cosine":
-        return settings
-    say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
-    return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
-
-
 def _round_folder(asked: Request, number: int) -> Path:
     return asked.out / "rounds" / str(number)
 
 
 def _round(
+    ranks: Ranks,
     asked: Request,
     number: int,
     start: BiEncoder,
@@ -298,10 +303,10 @@ def _round(
     folder = _round_folder(asked, number)
     say(f"round {number} of {asked.rounds}")
     _make_data(asked, folder / "data", texts, settings, miner, say)
-    learner, loss = _load(asked, settings, texts), settings.loss.build(start.similarity)
-    train(learner, folder / "data", folder, loss, settings, None, (), resume=True, say=say)
+    learner, loss = load_encoder(asked, settings, texts), settings.loss.build(start.similarity)
+    train_round(ranks, asked, texts, learner, folder / "data", folder, loss, settings, None, (), True, say)
     learner.query_length, learner.document_length = start.query_length, start.document_length
-    return blended(start, learner, HALF)
+    return blended(start, learner, MINING_WEIGHT)
 
 
 def _make_data(
@@ -349,6 +354,7 @@ def _steps(
     data: Path,
     seen: DataLook,
     measuring: Measuring,
+    world: World,
     say: Callable[[str], None],
 ) -> int:
     """How many steps: as given, or as follow from the data, and not more than there is time for. Says how long."""
@@ -363,7 +369,8 @@ def _steps(
     on_cpu = learner.device.type == "cpu"
     steps = min(most, steps_for(seen.pairs, size, asked.epochs, on_cpu)) if given is None else given
     rehearsal = rehearse(learner, data, settings)  # which leaves the learner as it is
-    overhead = rehearsal.encoding_seconds(measuring.tokens)
+    overhead = rehearsal.encoding_seconds(measuring.tokens)  # by this process alone
+    rehearsal = rehearsal.shared_by(world.faster)
     seconds = asked.rounds * rehearsal.seconds_per_step
     if asked.minutes is not None:
         within = steps_within(asked.minutes, seconds, overhead, steps)

@@ -131,7 +131,7 @@ def inspect(
     """
     training = TrainingData(data)
     lengths = training.queries.header["length"], training.documents.header["length"]
-    model = load_encoder(model, query_length=lengths[0], document_length=lengths[1])
+    model = load_encoder(model, said=False, query_length=lengths[0], document_length=lengths[1])
     training.require(model)
     batches = Batches(training, RandomSampler.of(training.triplets, batch_size, seed, per_triplet))
     rows = batches.batch(batch)

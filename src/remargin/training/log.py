@@ -8,12 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from remargin.errors import InputError
 from remargin.files.ledger import Ledger, read_ledger
 from remargin.progress import end_live, is_live, show_live
 from remargin.reports.run_files import METRICS
+from remargin.training.devices.ranks import ALONE, Ranks
 
 COLUMNS = (
     "step", "loss", "explicit_mean", "spread", "margin_mean", "margin_min", "margin_max",
@@ -30,11 +32,13 @@ class Meter:
         rate: floating-point operations per second that the device reaches in a large matrix product; utilisation is
             the share of them that training uses. None where that is not known, as on a CPU: its matrix products are of
             many kinds, and other ones than ours may be slower. There is no utilisation then.
+        ranks: the processes that train together, of which each counts the tokens of its own texts.
     """
 
-    def __init__(self, operations_per_token: float, rate: float | None) -> None:
+    def __init__(self, operations_per_token: float, rate: float | None, ranks: Ranks = ALONE) -> None:
         self._per_token = operations_per_token
-        self._rate = rate
+        self._rate = None if rate is None else rate * ranks.size
+        self._ranks = ranks
         self.pauses: list[float] = []  # all of them, in seconds
         self._start()
 
@@ -63,7 +67,9 @@ class Meter:
         self.pauses.append(seconds)
 
     def read(self) -> dict[str, float]:
-        """The speeds since the last call, by the names of the columns in metrics.csv."""
+        """The speeds since the last call, by the names of the columns in metrics.csv; all processes ask together."""
+        counted = torch.tensor([self._tokens, self._computed])
+        self._tokens, self._computed = self._ranks.total(counted).tolist()
         seconds = max(time.perf_counter() - self._since - self._paused, 1e-9)
         speeds = {
             "triplets_per_second": self._triplets / seconds,
@@ -138,7 +144,6 @@ class Log:
         meter: Meter,
         validate_every: int | None = None,
     ) -> None:
-        out.mkdir(parents=True, exist_ok=True)
         self._path = out / METRICS
         self._fabric = fabric
         self._start = start
@@ -149,6 +154,7 @@ class Log:
         self._live = is_live()
 
     def __enter__(self) -> Log:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         kept = self._rows_before(self._start) if self._start and self._path.exists() else []
         self._ledger = Ledger(self._path, COLUMNS, kept)
         self._began = time.perf_counter()

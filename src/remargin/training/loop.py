@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,17 @@ from remargin.data.training_data import TrainingData
 from remargin.errors import InputError
 from remargin.files.atomic import refuse_existing
 from remargin.model.ahead import ahead
-from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, save_checkpoint
+from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, random_state, save_checkpoint
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
-from remargin.model.folder import OURS
+from remargin.model.parts import OURS
 from remargin.progress import tell
 from remargin.teacher.in_batch import InBatchTeacher
 from remargin.training.batches import Batches
 from remargin.training.best import Best
+from remargin.training.devices.encoding import SharedEncoding
+from remargin.training.devices.global_loss import global_loss
+from remargin.training.devices.ranks import ALONE, Ranks
 from remargin.training.engine import Engine, matmul_rate, require_precision
 from remargin.training.log import Log, Meter
 from remargin.training.optimiser import make_optimiser, set_rate
@@ -36,16 +39,14 @@ from remargin.training.settings import FitSettings
 from remargin.training.stopping import Stopping
 from remargin.training.supervision import loss_arguments, margin_scale, require_teachers, statistics
 from remargin.training.validation import Validator
+from remargin.training.watch import Watch
 
 # Settings that must stay the same when a training run is resumed. So must its loss.
 FIXED = (
     "batch_size", "accumulate", "per_triplet", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "warm_up",
     "schedule", "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout",
 )  # fmt: skip
-# Mean cosine among a batch's positives: above the first, an encoder has collapsed in training; above the second, its
-# vectors are all the same, which is too much even for one that began collapsed.
-COLLAPSED = 0.9999
-ALL_THE_SAME = 1 - 1e-7
+SEEDS_APART = 0x9E3779B9  # of one process's dropout and the next one's: far from the seeds that people choose
 
 
 @dataclass
@@ -81,6 +82,7 @@ def train(
     resume: bool = False,
     say: Callable[[str], None] = tell,
     observe: Callable[[int, Tensor, Tensor, Tensor], None] | None = None,
+    ranks: Ranks = ALONE,
 ) -> Fitted:
     """Fine-tune a model on prepared triplets: the loop under `fit`.
 
@@ -103,6 +105,8 @@ def train(
         say: called with progress messages.
         observe: called with the number of each batch, from 0, and its vectors: queries, positives and negatives, a row
             each.
+        ranks: the processes that train together. Each of them calls this; what only the leader does with the arguments
+            (validate, log, say, write) the others need not be given.
 
     Raises:
         InputError: if data and model do not fit, a teacher is missing, the loss is not a number, or the encoder has
@@ -120,87 +124,112 @@ def train(
     """
     settings, out = settings or FitSettings(), Path(out)
     progress, checkpoint = Progress(), out / "checkpoint"
-    if not resume and (checkpoint.exists() or (out / "last").exists()):
+    if ranks.leads and not resume and (checkpoint.exists() or (out / "last").exists()):
         raise InputError("has a training run already", file=out, do="choose another place, or continue it (resume)")
-    refuse_existing(out / "last", overwrite=True, marker=OURS)
+    if ranks.leads:
+        refuse_existing(out / "last", overwrite=True, marker=OURS)
     require_precision(settings.precision)
     precision = fast_precision() if settings.precision == "auto" else settings.precision
     scaled: Any = "16-mixed" if precision == "16" else "32-true"  # only float16 needs its gradients scaled
+    on: Any = [ranks.local] if torch.cuda.is_available() else 1
     with _no_advice():
-        fabric = Fabric(accelerator="auto", devices=1, precision=scaled, loggers=list(loggers))
+        fabric = Fabric(accelerator="auto", devices=on, precision=scaled, loggers=list(loggers))
     device = fabric.device
     training = TrainingData(data)
     training.require(model)
+    of_triplets = training.triplets.header["sha256"]
+    if any(others != of_triplets for others in ranks.collect(of_triplets)):
+        do = "let all machines see the same files"
+        raise InputError("other triplets on another machine", file=training.triplets.folder, do=do)
     loss = settings.loss.build(model.similarity) if loss is None else loss
     require_teachers(loss, training.triplets, settings)
     started = time.perf_counter()
     model, loss = model.to(device), loss.to(device)
-    batches = _batches(training, model, loss, settings, out, resume, say)
-    torch.manual_seed(settings.seed)
+    make_batches = partial(_batches, training, model, loss, settings, out, resume or not ranks.leads, say, ranks)
+    batches = ranks.after_leader(make_batches)
+    torch.manual_seed(settings.seed + ranks.rank * SEEDS_APART)  # each has a dropout of its own
     optimiser, rates = make_optimiser([model, loss], settings), settings.rates()
     with _no_advice():
         _, wrapped = fabric.setup(model, optimiser)
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
-    engine = Engine(model, settings, device, dtype, batches.typical_lengths())
+    engine = Engine(model, settings, device, dtype, batches.typical_lengths(), ranks.here)
     modules, fixed = {"model": model, "loss": loss}, _fixed(settings, loss)
-    if checkpoint.exists():
-        progress, precision_state = load_checkpoint(checkpoint, modules, optimiser, fixed)
+    if ranks.agree(checkpoint.exists()):
+        progress, precision_state = load_checkpoint(checkpoint, modules, optimiser, fixed, ranks.rank)
         fabric.strategy.precision.load_state_dict(precision_state)
         say(f"resuming after step {progress.step:,}")
+    ranks.spread([tensor for module in modules.values() for tensor in module.state_dict().values()])
     best = Best(out, validator, settings.patience, progress)
-    best.restore()
-    say(_describe(device, batches, settings))
+    if ranks.leads:
+        best.restore()
+    say(_describe(device, batches, settings, ranks))
     say(engine.describe() + ("" if settings.attention_dropout else "; no attention dropout"))
-    before_stop, watch = progress.seconds, _Watch(settings, progress)
-    meter = Meter(engine.operations_per_token, matmul_rate(device, dtype) if device.type == "cuda" else None)
+    before_stop, watch = progress.seconds, Watch(settings, progress)
+    rate = matmul_rate(device, dtype) if device.type == "cuda" else None
+    meter = Meter(engine.operations_per_token, rate, ranks)
     numbers = itertools.count(progress.step * settings.accumulate)
     loader = ahead((batch, engine.split(batch.texts)) for batch in map(batches.batch, numbers))
     log = Log(out, fabric, progress.step, settings.steps, say, meter, settings.validate_every if validator else None)
-    with engine, closing(loader), log, Stopping() as stopping:
-        if not progress.validations:
-            best.validate(engine, model, log, meter)
-        asked = False
-        stopping.hold()
-        while progress.step < settings.steps and not (best.out_of_patience or asked):
+    encoding = engine if ranks.alone else SharedEncoding(engine, ranks)
+    validates, observed = ranks.agree(validator is not None), ranks.agree(observe is not None)
+
+    def validate() -> bool:
+        """Measure the model, if there is a validator; whether training is out of patience afterwards."""
+        if isinstance(encoding, Engine) or ranks.leads:
+            best.validate(encoding, model, log, meter)
+        elif validates:
+            encoding.take_part()
+        return ranks.agree(best.out_of_patience)
+
+    with engine, closing(loader), log if ranks.leads else nullcontext(), Stopping() as stopping:
+        asked, enough = False, validate() if not progress.validations else ranks.agree(best.out_of_patience)
+        if ranks.leads:
+            stopping.hold()
+        while progress.step < settings.steps and not (enough or asked):
             step = progress.step
             set_rate(optimiser, rates(step))
+            at_the_end = step + 1 == settings.steps
+            to_log = (step + 1) % settings.log_every == 0 or step == 0 or at_the_end
+            to_validate = (step + 1) % settings.validate_every == 0 or at_the_end
+            to_save = (step + 1) % settings.save_every == 0 or at_the_end
+            look = to_log or to_validate or to_save
             for number in range(step * settings.accumulate, (step + 1) * settings.accumulate):
                 asked_at = time.perf_counter()
                 batch, texts = next(loader)
                 waited = time.perf_counter() - asked_at
                 with engine.embed(texts) as vectors:  # at its end, the vectors' gradient goes on to the weights
-                    queries, positives, negatives = batch.split(vectors)
                     arguments = loss_arguments(loss, batch, device)
-                    value = loss(queries, positives, negatives, **arguments)
+                    value, parts = global_loss(loss, batch, vectors, arguments, ranks, gather=look or observed)
                     fabric.backward(value / settings.accumulate)
                 if observe is not None:
-                    observe(number, *(part.detach().flatten(0, -2) for part in (queries, positives, negatives)))
+                    observe(number, *(part.detach().flatten(0, -2) for part in parts))
                 progress.triplets += len(batch.queries)
                 meter.count(len(batch.queries), texts.tokens, texts.computed, waited)
+            _add_up_gradients(ranks, engine, loss)
             if settings.clip is not None:
                 fabric.clip_gradients(model, wrapped, max_norm=settings.clip, error_if_nonfinite=False)
             wrapped.step()
             wrapped.zero_grad()
             progress.step += 1
-            asked, at_the_end = stopping.asked, progress.step == settings.steps
-            to_log = progress.step % settings.log_every == 0 or progress.step == 1 or at_the_end
-            to_validate = progress.step % settings.validate_every == 0 or at_the_end
-            to_save = progress.step % settings.save_every == 0 or asked or at_the_end
-            if to_log or to_validate or to_save:
-                watch.check(value, positives)
-            if to_log:
-                margins = statistics(loss, queries, positives, negatives, arguments)
-                log.training(progress.step, value, rates(step), margins)
-            if to_validate:
-                best.validate(engine, model, log, meter)
+            asked = ranks.agree(stopping.asked)
+            if (look or asked) and ranks.leads:
+                watch.check(value, parts[1])
+            if to_log and ranks.leads:
+                log.training(progress.step, value, rates(step), statistics(loss, *parts, arguments))
+            elif to_log:
+                meter.read()  # which all do together
+            enough = validate() if to_validate else enough
             progress.seconds = before_stop + time.perf_counter() - started
-            if to_save or best.out_of_patience:
-                precision_state = fabric.strategy.precision.state_dict()
-                save_checkpoint(checkpoint, progress, modules, optimiser, precision_state, fixed)
+            if to_save or asked or enough:
+                random_states = ranks.collect(random_state())
+                if ranks.leads:
+                    scale = fabric.strategy.precision.state_dict()
+                    save_checkpoint(checkpoint, progress, modules, optimiser, scale, fixed, random_states)
         if stopping.asked:  # also while the last step was validated or saved
             stopping.leave()
     model.eval()
-    model.save(out / "last", overwrite=True)
+    if ranks.leads:
+        model.save(out / "last", overwrite=True)
     before = None if validator is None else progress.validations[0][1][validator.measure]
     kept = out / ("last" if validator is None else "best")
     return Fitted(
@@ -225,6 +254,7 @@ def _batches(
     out: Path,
     resume: bool,
     say: Callable[[str], None],
+    ranks: Ranks,
 ) -> Batches:
     """The training run's batches: its sampler, and its teachers if it has some."""
     sampler = make_sampler(model, data, settings, out, resume, say)
@@ -233,7 +263,20 @@ def _batches(
     if settings.in_batch_teacher is not None:
         name, similarity = settings.in_batch_teacher, model.similarity
         teacher = InBatchTeacher.load(name, data, similarity, out, model.device, resume, say)
-    return Batches(data, sampler, scale, teacher)
+    return Batches(data, sampler, scale, teacher, ranks)
+
+
+def _add_up_gradients(ranks: Ranks, engine: Engine, loss: nn.Module) -> None:
+    """Make the gradients of each process's part those of the whole batch, on all of them."""
+    if ranks.alone:
+        return
+    for weight in engine.masters:
+        weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+    ranks.total_together([weight.grad for weight in engine.masters if weight.grad is not None])
+    own = [weight.grad for weight in loss.parameters() if weight.grad is not None]  # of the whole batch already
+    ranks.total_together(own)
+    for gradient in own:
+        gradient /= ranks.size
 
 
 @contextmanager
@@ -261,31 +304,11 @@ def _fixed(settings: FitSettings, loss: nn.Module) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in FIXED} | {"loss": of_loss}
 
 
-def _describe(device: torch.device, batches: Batches, settings: FitSettings) -> str:
+def _describe(device: torch.device, batches: Batches, settings: FitSettings, ranks: Ranks) -> str:
     sampler = batches.sampler
     epochs = settings.steps * settings.accumulate / sampler.steps_per_epoch
     triplets = round(sampler.epoch_triplets / sampler.steps_per_epoch * settings.accumulate, 1)
     several = f" with {settings.per_triplet} negatives each" if settings.per_triplet > 1 else ""
     of_what = f"{triplets:g} triplets{several} ({epochs:.2f} epochs of {sampler.epoch})"
-    return f"{settings.steps:,} steps of {of_what} on {device}"
-
-
-class _Watch:
-    """Stops training that has gone wrong, and says why."""
-
-    def __init__(self, settings: FitSettings, progress: Progress) -> None:
-        self._do = f"use a lower learning rate than {settings.learning_rate:g}, or a longer warm-up"
-        self._progress = progress
-
-    def check(self, loss: Tensor, positives: Tensor) -> None:
-        """Raise an InputError if a step's loss is not a number, or its vectors are all alike."""
-        step = self._progress.step
-        if not math.isfinite(loss.item()):
-            raise InputError(f"the loss is {loss.item()} at step {step}", do=self._do)
-        unit = nn.functional.normalize(positives.detach().double(), dim=1)
-        pairs = len(unit) * (len(unit) - 1)
-        alike = float((unit.sum(0).square().sum() - len(unit)) / max(1, pairs))
-        if step == 1 and alike > COLLAPSED:
-            self._progress.began_alike = True  # an encoder without any training is like that, and may yet learn
-        if pairs and alike > (ALL_THE_SAME if self._progress.began_alike else COLLAPSED):
-            raise InputError(f"the encoder has collapsed at step {step}: it maps all texts to one vector", do=self._do)
+    where = str(device) if ranks.alone else f"{ranks.size} devices ({device.type})"
+    return f"{settings.steps:,} steps of {of_what} on {where}"

@@ -36,7 +36,7 @@ from remargin.training.settings import FitSettings
 from remargin.training.validation import RANKED, Validator, affordable_characters, affordable_documents
 
 FEWEST_QUERIES = 30  # of dev, to choose a weight by: with fewer, the best of several is noise
-HALF = 0.5  # the weight where dev has fewer
+UNCHOSEN_WEIGHT = 0.5  # of the trained model, where dev has fewer
 SUSPICIOUS_AMONG = 200  # queries, whose texts are encoded once more
 TEST_SHARE = 4  # test is ranked twice, dev at every point of the path: so many times as many documents are
 MODEL, TEST = "model", "test"  # the folders of the model to use, and of the run files
@@ -50,6 +50,7 @@ class Fit(Fitted):
         weight: of the trained weights in the model; the starting weights have the rest.
         path: what was measured on dev to choose it.
         fusion: what dev says of the model and BM25, fused.
+        no_fusion: why there is none, if that needs a word.
         outcome: BM25, the encoder before and after training and the fusion, on queries that chose nothing (test), if
             the collection has some, else on dev.
         away: what training cost elsewhere.
@@ -58,6 +59,7 @@ class Fit(Fitted):
     weight: float = 1.0
     path: BlendPath | None = field(default=None, repr=False)
     fusion: Fusion | None = field(default=None, repr=False)
+    no_fusion: str | None = None
     outcome: Outcome | None = field(default=None, repr=False)
     away: AwayOutcome | None = field(default=None, repr=False)
 
@@ -75,6 +77,8 @@ class Fit(Fitted):
             gain += f", {self.fusion.fused:.3f} fused"
             weight = f"weight {self.fusion.weight:g}"
             lines.append(f"Hybrid of BM25 and the model, {weight} chosen on {self.fusion.split}: {gain} there; {used}.")
+        elif self.no_fusion is not None:
+            lines.append(f"No hybrid of BM25 and the model: {self.no_fusion}.")
         if self.outcome is not None:
             lines += self.outcome.lines()
             if BM25 not in self.outcome.runs:
@@ -178,7 +182,7 @@ class Measuring:
             return 1.0, "no blending: the start was not trained to encode texts, so there is nothing to go back to"
         if len(self.dev.queries) < FEWEST_QUERIES:
             few = f"{len(self.dev.queries)} dev queries are too few to choose by"
-            return HALF, f"{few}: the model will be half trained and half starting weights (--blend)"
+            return UNCHOSEN_WEIGHT, f"{few}: the model will be half trained and half starting weights (--blend)"
         return None, None
 
     def keep(self, learner: BiEncoder, trained: Fitted) -> Fit:
@@ -206,7 +210,8 @@ class Measuring:
         fitted = {**vars(trained), "model": out / MODEL}
         if path is not None:
             fitted |= {"before": path.at(0), "best": path.at(weight)}
-        return Fit(**fitted, weight=weight, path=path, fusion=fusion, outcome=outcome, away=away_outcome)
+        measured: dict[str, Any] = {"path": path, "fusion": fusion, "outcome": outcome, "away": away_outcome}
+        return Fit(**fitted, weight=weight, no_fusion=self._too_few_to_fuse(), **measured)
 
     def _list_suspicious(self, model: BiEncoder) -> None:
         """Write the mined negatives that the model scores like their positive, of some queries, for people to read."""
@@ -224,7 +229,7 @@ class Measuring:
             folder = self._asked.out / TEST
             folder.mkdir(exist_ok=True)
             fitted.outcome.save_runs(folder)
-        left_out = ("path", "fusion", "outcome", "away")
+        left_out = ("path", "no_fusion", "fusion", "outcome", "away")
         report: dict[str, Any] = {name: value for name, value in vars(fitted).items() if name not in left_out}
         report |= {"model": MODEL, "data": asdict(seen)}
         report |= {name: asdict(value) for name in ("fusion", "away") if (value := getattr(fitted, name)) is not None}
@@ -272,9 +277,7 @@ class Measuring:
 
         Nor is it chosen on re-ranked documents: searches fuse what each of the two finds among all.
         """
-        if self.dev is None or self._asked.of_the_paper or self.dev.reranks:
-            return None
-        if len(self.dev.queries) < FEWEST_QUERIES:
+        if self.dev is None or self._asked.of_the_paper or self.dev.reranks or self._too_few_to_fuse():
             return None
         bm25 = _by_bm25(self.dev)
         if bm25 is None or not any(bm25.rankings.values()):
@@ -282,6 +285,12 @@ class Measuring:
         dense, measure = self.dev.rank(model, RANKED), self.dev.measure  # as deep as searches will rank
         named: Any = {"data": self._asked.data, "split": self.dev.split, "language": self.dev.language}
         return choose_fusion(bm25, dense, self.dev.qrels, measure, **named)
+
+    def _too_few_to_fuse(self) -> str | None:
+        """Why no weight of a fusion is chosen, if dev has too few queries for that."""
+        if self.dev is None or self._asked.of_the_paper or len(self.dev.queries) >= FEWEST_QUERIES:
+            return None
+        return f"{len(self.dev.queries)} dev queries are too few to choose its weight by (`index --hybrid` sets one)"
 
     def _outcome(self, test: Validator, model: BiEncoder, fusion: Fusion | None) -> Outcome:
         return Outcome.measure(test, self._start, model, _by_bm25(test), fusion)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import shlex
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from remargin.data.preparation import read_prepared
 from remargin.data.tables import Rejects
 from remargin.errors import InputError, first_line, refuse_idle
 from remargin.files.atomic import on_disk
-from remargin.model.folder import LONGEST_DEFAULT
+from remargin.losses.inputs import Similarity
+from remargin.model.folder import LONGEST_DEFAULT, local_folder
+from remargin.model.layouts.base import open_encoder
 from remargin.model.names import what_works
 from remargin.model.tokenizer import TextSettings
 from remargin.retrieval.languages import AUTO, check_language
@@ -57,6 +60,7 @@ class Request:
     loggers: list[str] | None
     skip_bad: bool
     language: str = AUTO
+    similarity: Similarity | None = None
 
     def __post_init__(self) -> None:
         _ = self.weight  # an InputError if it makes no sense
@@ -84,22 +88,19 @@ class Request:
     @property
     def weight(self) -> float | None:
         """The weight of the trained model: 1 without blending; None if dev chooses it."""
-        if self.blend == "auto":
-            return None
-        if self.blend == "off":
-            return 1.0
-        try:
-            weight = float(self.blend)
-        except ValueError:
-            weight = -1.0
-        if not 0 <= weight <= 1:
-            do = "use off, auto, or a weight from 0 (the start) to 1 (the trained model)"
-            raise InputError(f"blend is {self.blend!r}", do=do)
-        return weight
+        return parse_weight(self.blend)
 
     def plain(self) -> dict[str, Any]:
         """All of it as JSON has it."""
         return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+
+    def guesses(self, pooling: str, similarity: str) -> list[str]:
+        """A line about how a raw backbone is used, as far as neither its folder nor the options say it."""
+        said = open_encoder(local_folder(self.model)).settings
+        guessed = [] if said.pooling or self.pooling != "auto" else [f"pooling {pooling}"]
+        guessed += [] if said.similarity or self.similarity else [f"similarity {similarity}"]
+        options = " and ".join(f"--{guess.split()[0]}" for guess in guessed)
+        return [f"{self.model} does not say how it is used: {', '.join(guessed)} ({options})"] if guessed else []
 
     @property
     def prepared(self) -> Path:
@@ -134,6 +135,26 @@ class Request:
             do = "name a split to stop on with --validation-split, but not the one that you will report"
             raise InputError("patience needs a dev split, and there is none", file=self.data, do=do)
         return None
+
+
+def parse_weight(blend: str) -> float | None:
+    """The weight of the trained model that `blend` asks for: 1 without blending; None if dev chooses it.
+
+    >>> parse_weight("off"), parse_weight("0.3"), parse_weight("auto")
+    (1.0, 0.3, None)
+    """
+    if blend == "auto":
+        return None
+    if blend == "off":
+        return 1.0
+    try:
+        weight = float(blend)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight <= 1:
+        do = "use off, auto, or a weight from 0 (the start) to 1 (the trained model)"
+        raise InputError(f"blend is {blend!r}", do=do)
+    return weight
 
 
 def require_given(**arguments: Any) -> str | Path:
@@ -181,6 +202,22 @@ def resolve_settings(settings: FitSettings | None, preset: str | None, changes: 
     if settings.schedule != "exponential":
         refuse_idle("other schedules than exponential", [name for name in given if name == "gamma"])
     return settings
+
+
+def loss_for(
+    model: str,
+    settings: FitSettings,
+    is_given: bool,
+    say: Callable[[str], None],
+    similarity: Similarity | None = None,
+) -> FitSettings:
+    """The settings with a loss that fits the encoder, as its folder describes it: the default one needs cosines."""
+    if is_given or settings.loss.target != "softmax":
+        return settings
+    if (similarity or open_encoder(local_folder(model)).settings.similarity or "cosine") == "cosine":
+        return settings
+    say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
+    return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
 
 
 def make_logger(text: str, out: Path) -> Any:

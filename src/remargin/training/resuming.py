@@ -35,6 +35,8 @@ def recorded(folder: Path, given: Mapping[str, Any]) -> tuple[Request, FitSettin
         raise InputError(f"no training run to resume: there is no {CONFIG} in it", file=folder, do=do)
     config = read_config(folder, "start another training run")
     asked = dict(config["asked"])
+    if "stream" in asked:
+        raise InputError("a training run on a stream", file=folder, do="resume it with remargin.stream(resume=...)")
     plain = asked.pop("settings", None)
     given_steps = isinstance(plain, dict) and plain.get("steps") is not None
     if isinstance(plain, dict) and not given_steps:

@@ -103,6 +103,14 @@ class Rehearsal:
         """How long it takes to encode texts of that many tokens, as validation and ranking do."""
         return FORWARD * tokens * self.seconds_per_step / max(1, self.tokens_per_step)
 
+    def shared_by(self, devices: int) -> Rehearsal:
+        """The same steps on several devices like this one.
+
+        >>> Rehearsal(seconds_per_step=6.0, triplets_per_step=128, tokens_per_step=30_000).shared_by(4).seconds_per_step
+        1.5
+        """
+        return replace(self, seconds_per_step=self.seconds_per_step / devices)
+
     def estimate(self, steps: int, overhead_seconds: float = 0.0) -> str:
         """How long training will take, in words; the overhead is for validations and the rankings in the end."""
         speed = self.triplets_per_step / max(self.seconds_per_step, 1e-9)

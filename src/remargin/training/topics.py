@@ -176,7 +176,10 @@ def _read(path: Path, queries: int, rows: NDArray[np.int64]) -> NDArray[np.int32
     array, checksum = content[:-DIGEST], content[-DIGEST:]
     if hashlib.sha256(array).digest() != checksum:
         raise InputError("cannot be read as topics of queries", file=path, do=do)
-    topics = np.load(io.BytesIO(array), allow_pickle=False)
+    try:
+        topics = np.load(io.BytesIO(array), allow_pickle=False)
+    except (EOFError, MemoryError, SyntaxError, ValueError):
+        topics = None
     right = isinstance(topics, np.ndarray) and topics.dtype == np.int32 and topics.shape == (queries,)
     if not right or (topics[rows] < 0).any():
         raise InputError("has the topics of other queries", file=path, do=do)

@@ -26,7 +26,7 @@ from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.candidates import candidates
 from remargin.retrieval.exact import top_k
 from remargin.retrieval.languages import AUTO, choose_language
-from remargin.training.engine import Engine
+from remargin.training.engine import Encodes
 from remargin.training.settings import FitSettings
 
 # How many documents are ranked in full, by device. A small encoder on two CPU cores takes about half a minute for the
@@ -177,7 +177,7 @@ class Validator:
         """The language of BM25's terms, of all documents of the collection and not only of those that are ranked."""
         return choose_language(self._asked_language, self.collection.documents.values())
 
-    def __call__(self, engine: Engine, similarity: Similarity) -> dict[str, float]:
+    def __call__(self, engine: Encodes, similarity: Similarity) -> dict[str, float]:
         """The measures' means with the model as it is now. The texts are packed at the first call, and kept."""
         if self._parts is None:
             parts, order = engine.parts(self._texts)

@@ -28,7 +28,8 @@ from remargin.errors import InputError
 from .mutations import Format, Mutation
 
 SOURCE = Path(remargin.__file__).parent
-SECONDS = 20  # for one reader of one mutation
+SECONDS = 20  # of computing, for one reader of one mutation: a busy machine is no failure
+WAITED = 300  # seconds without any progress, after which a process is ended that computes nothing
 MEMORY = 4 << 30  # bytes beyond what the process has before
 Reader = Callable[[Path], object]
 
@@ -40,6 +41,7 @@ class Case:
     Attributes:
         count: how many mutations are tried, unless more are asked for.
         heals: that damage is never refused, since what is damaged is made again.
+        reads_only: that no reader changes the folder, so one copy of it serves for all mutations.
     """
 
     folder: Path
@@ -47,6 +49,13 @@ class Case:
     readers: tuple[Reader, ...]
     count: int = 300
     heals: bool = False
+    reads_only: bool = False
+
+
+def read_only_case(folder: Path, format: Format, *readers: Reader, files: tuple[str, ...] = ()) -> Case:
+    """A case whose files, all of a folder or those named, have one format, and whose readers change nothing."""
+    names = files or tuple(str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file())
+    return Case(folder, dict.fromkeys(names, format), readers, reads_only=True)
 
 
 class NotFiniteError(AssertionError):
@@ -136,7 +145,7 @@ def _in_another_process(work: Callable[[], None], log: Path) -> str:
                 return f"exit {code}" if code >= 0 else signal.Signals(-code).name
             if log.stat().st_size > size:
                 size, since = log.stat().st_size, time.monotonic()
-            elif time.monotonic() - since > 3 * SECONDS:
+            elif time.monotonic() - since > WAITED:
                 os.kill(process, signal.SIGKILL)
             time.sleep(0.01)
     finally:
@@ -169,17 +178,28 @@ def _work_and_exit(work: Callable[[], None], output: Path) -> NoReturn:
 
 
 def _read_all(case: Case, mutations: list[Mutation], work: Path, log: Path) -> None:
-    signal.signal(signal.SIGALRM, _too_long)
+    signal.signal(signal.SIGPROF, _too_long)
     copy = work / "copy"
+    shutil.rmtree(copy, ignore_errors=True)  # of a process that ended
     with open(log, "a") as file:
         for number, mutation in enumerate(mutations):
             for reader in case.readers:
-                shutil.rmtree(copy, ignore_errors=True)
-                shutil.copytree(case.folder, copy)
+                if not case.reads_only or not copy.exists():
+                    shutil.rmtree(copy, ignore_errors=True)
+                    shutil.copytree(case.folder, copy)
                 mutation.apply(copy / mutation.file)
                 print(json.dumps([number, reader.__name__]), file=file, flush=True)
                 outcome = _outcome(reader, copy, describe(mutation))
                 print(json.dumps([number, reader.__name__, *outcome]), file=file, flush=True)
+                if case.reads_only:
+                    _restore(case.folder / mutation.file, copy / mutation.file)
+
+
+def _restore(original: Path, copy: Path) -> None:
+    """Undo a mutation, be it that the file is gone or became a folder."""
+    if copy.is_dir():
+        copy.rmdir()
+    shutil.copy(original, copy)
 
 
 def describe(mutation: Mutation) -> str:
@@ -213,11 +233,11 @@ def _place(error: BaseException) -> str:
 
 @contextmanager
 def _time_limit() -> Iterator[None]:
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _too_long(number: int, frame: FrameType | None) -> None:

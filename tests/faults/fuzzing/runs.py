@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +27,10 @@ from remargin.teacher.in_batch import InBatchTeacher
 from remargin.teacher.training import TeacherSettings, train_cross_encoder
 from remargin.training.fitting import fit
 from remargin.training.settings import FitSettings
+from remargin.training.streaming.learning import stream
 from remargin.training.topics import run_topics
 
-from .mutations import BINARY, CONFIG, HEADER, LEDGER
+from .mutations import BINARY, CONFIG, HEADER, JOURNAL, LEDGER
 from .running import Case
 from .stores import only
 from .world import World, killed_at, silent
@@ -80,6 +83,36 @@ def resumed_run(world: World) -> Case:
         "run/data/tokens/queries/header.json": HEADER,
     }
     return Case(folder, files, (resume, by_folder), count=150)
+
+
+def stopped_stream(world: World) -> Case:
+    """A training run on a stream that goes on with the lines that were not trained on."""
+    folder = world.folder("stopped-stream")
+    (folder / "in").mkdir()
+    pairs = [{"query": "a value", "positive": f"text {n}", "negative": "another"} for n in range(6)]
+    lines = [*map(json.dumps, pairs), "no line", json.dumps({"query": "q", "document": "d", "grade": -1})]
+    (folder / "in" / "1.jsonl").write_text("\n".join(lines) + "\n")
+    options: Any = {"batch_size": 2, "precision": "32", "shuffle": 2, "save_every": 2, "also": str(world.beir)}
+
+    def until_the_third_step(line: str) -> None:
+        if line.startswith("step 3 "):
+            raise KeyboardInterrupt
+
+    options |= {"wait": 0, "log_every": 1, "say": until_the_third_step}
+    with pytest.raises(KeyboardInterrupt):
+        stream(folder / "in", None, world.model, folder / "run", **options)
+
+    def again(folder: Path) -> None:
+        stream(resume=folder / "run", wait=0, say=silent)
+
+    files = {
+        "run/stream.jsonl": JOURNAL,
+        "run/trained.jsonl": JOURNAL,
+        "run/metrics.csv": LEDGER,
+        "run/config.yaml": CONFIG,
+        "run/checkpoint/progress.json": HEADER,
+    }
+    return Case(folder, files, (again,), count=150)
 
 
 def run_on_prepared_data(world: World) -> Case:
@@ -208,6 +241,7 @@ TARGETS = [
     run_on_prepared_data,
     topics,
     in_batch_teacher,
+    stopped_stream,
     trained_teacher,
     stopped_teacher,
     report_on_a_run,

@@ -140,7 +140,7 @@ def zero_shot_scores(world: World) -> Case:
     folder = world.folder("zero-shot")
 
     def again(folder: Path) -> None:
-        benchmark({"tiny": world.model}, [OTHER], folder / "out", say=silent)
+        benchmark({"tiny": world.model}, [OTHER], folder / "out", pooling="cls", similarity="cosine", say=silent)
 
     again(folder)
     files = {str(path.relative_to(folder)): HEADER for path in folder.glob("out/scores/*/*.json")}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from . import models, runs, sources, stores, studies
+from . import layouts, models, runs, sources, stores, studies
 from .mutations import Mutation, mutations
 from .running import Case, read_mutated
 from .world import MakeModel, World
@@ -21,6 +21,7 @@ from .world import MakeModel, World
 TIMES = float(os.environ.get("REMARGIN_FUZZ", "1"))
 TARGETS: list[Callable[[World], Case]] = [
     *models.TARGETS,
+    *layouts.TARGETS,
     *stores.TARGETS,
     *sources.TARGETS,
     *runs.TARGETS,

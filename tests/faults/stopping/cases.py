@@ -102,10 +102,10 @@ class Case:
             elif "no training run to resume" in outcome.stderr and "--resume" in command:
                 command = self.verb.words
             elif f"give --vectors {work / VECTORS} to continue with these vectors" in outcome.stderr:
-                given = [word for word in command if word not in ("--data", "data", "--model", "model")]
+                given = [word for word in command if word not in ("--data", "data", "--model", "encoder")]
                 command, used_vectors = [*given, "--vectors", VECTORS], True
             elif f"give --vectors {work / VECTORS} --data data to continue with these vectors" in outcome.stderr:
-                given = [word for word in command if word not in ("--model", "model")]
+                given = [word for word in command if word not in ("--model", "encoder")]
                 command, used_vectors = [*given, "--vectors", VECTORS], True
             elif "choose another place (--out), or delete it" in outcome.stderr:
                 shutil.rmtree(work / OUT / "demo")

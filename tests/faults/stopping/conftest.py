@@ -12,7 +12,7 @@ import pytest
 
 from .cases import AT_ONCE, Servers, borrowed
 from .harness import Server
-from .verbs import make_inputs
+from .verbs import make_inputs, make_splade
 
 lines_for_the_end: list[str] = []
 
@@ -41,10 +41,12 @@ def servers() -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="session")
-def inputs(tiny_model: Any, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def inputs(tiny_model: Any, tiny_encoder: Any, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with everything that the commands read."""
     folder = tmp_path_factory.mktemp("inputs")
     shutil.copytree(tiny_model("bert"), folder / "model")
+    shutil.copytree(tiny_encoder("bert"), folder / "encoder")  # the same, but says how it is used
+    make_splade(tiny_model("bert", head=True), folder / "splade")
     with borrowed(servers) as server:
         make_inputs(folder, server)
     return folder

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import gc
 import importlib
 import json
@@ -17,12 +18,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 NEVER = 0
+WATCHED, NETWORK = "REMARGIN_TESTS_WATCH_THE_NETWORK", "network:"
+LOCAL = (None, "", "localhost", "127.0.0.1", "::1", b"localhost")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 # What file operations are called by sys.audit, and which of their arguments are paths and the folders that they are in.
 AUDITED = {
@@ -79,13 +83,19 @@ class Outcome(NamedTuple):
 
 
 class Server:
-    """A process that forks a child for each command."""
+    """A process that forks a child for each command.
 
-    def __init__(self) -> None:
+    Args:
+        watch_network: every attempt to reach another machine fails, and is among the operations of the outcome.
+    """
+
+    def __init__(self, watch_network: bool = False) -> None:
         import remargin
 
         source = str(Path(remargin.__file__).parents[1])  # the one that is tested, wherever another may be installed
         fixed = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": source, "PYTHONHASHSEED": "0"}
+        if watch_network:
+            fixed |= {"HF_HUB_OFFLINE": "0", WATCHED: "1"}
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
@@ -94,17 +104,27 @@ class Server:
             env={**os.environ, **fixed},
         )
 
-    def run(self, folder: Path, command: Sequence[str], kill_at: int = NEVER) -> Outcome:
+    def run(
+        self,
+        folder: Path,
+        command: Sequence[str],
+        kill_at: int = NEVER,
+        kill_after: float | None = None,
+        stdin: str = os.devnull,
+    ) -> Outcome:
         """Run `remargin COMMAND` in a folder.
 
         Args:
             folder: the working folder; only changes of files in it count.
             command: the verb and its options.
             kill_at: the number of the change, from 1, just before which the process kills itself.
+            kill_after: the seconds after which it does so, wherever it is.
+            stdin: the file that is its standard input.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         request = {"folder": str(folder.resolve()), "command": list(command), "kill_at": kill_at}
+        request |= {"kill_after": kill_after, "stdin": stdin}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return Outcome(**json.loads(self._process.stdout.readline()))
@@ -112,6 +132,29 @@ class Server:
     def close(self) -> None:
         """End the process."""
         self._process.communicate()
+
+
+class NoNetwork:
+    """Fails every attempt to reach another machine, and writes it to a log."""
+
+    def __init__(self, log: int) -> None:
+        self._log = log
+
+    def install(self) -> None:
+        """Watch this process from now on."""
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+            address = arguments[1]
+            host = address[0] if isinstance(address, tuple) else "localhost"  # else a socket in the file system
+        elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
+            host = arguments[0]
+        else:
+            return
+        if host not in LOCAL:
+            os.write(self._log, f"{NETWORK} {host}\n".encode())
+            raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
 
 
 class Killer:
@@ -181,15 +224,19 @@ def _path_of(descriptor: int | None) -> Path:
     return Path(f"/proc/self/fd/{descriptor}").readlink()
 
 
-def _run(folder: str, command: list[str], kill_at: int, logs: list[int]) -> int:
+def _run(folder: str, command: list[str], kill_at: int, kill_after: float | None, stdin: str, logs: list[int]) -> int:
     """The life of a child. `logs` are for what it prints and for the changes that it makes."""
     from remargin.cli import main
 
     os.chdir(folder)
-    for stream, log in zip((0, 1, 2), (os.open(os.devnull, os.O_RDONLY), *logs), strict=False):
+    for stream, log in zip((0, 1, 2), (os.open(stdin, os.O_RDONLY), *logs), strict=False):
         os.dup2(log, stream)
     sys.argv = ["remargin", *command]
+    if os.environ.get(WATCHED):
+        NoNetwork(logs[2]).install()
     Killer(folder, kill_at, logs[2]).install()
+    if kill_after is not None:
+        threading.Timer(kill_after, os.kill, (os.getpid(), signal.SIGKILL)).start()
     try:
         main()
         code = 0

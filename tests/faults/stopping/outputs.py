@@ -108,6 +108,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "remargin_vectors.json": Vectors.load,
     "remargin_index.json": load_index,
     "remargin_bm25.json": load_index,
+    "remargin_sparse.json": load_index,
     "section.json": Section.load,
     "study.json": read_study,
     "run.json": lambda folder: Result.load(folder, None),

@@ -60,6 +60,8 @@ FIT = f"fit --data data --model model --out out/run {STEPS}"
 ROUNDS = "--rounds 2 --steps 3 --batch-size 4 --learning-rate 0.001 --save-every 1 --log-every 1"
 BLENDED_FIT = f"fit --data data --model start --out out/run {ROUNDS}"
 TAUGHT_FIT = f"fit --data scored --model model --out out/run --target teacher {STEPS}"
+STREAM = "--batch-size 3 --validate-every 2 --save-every 1 --log-every 1 --learning-rate 0.001 --also data --wait 0"
+FIT_STREAM = f"fit --stream lines.jsonl --data data --model model --out out/run {STREAM}"
 INDEX = "index --out out/index"
 SEARCH = "search --data large --index bm25 --out"
 SWEEP = "sweep --data data --model model --out out/sweep --values 0.2 0.8 --run-triplets 8 --batch-size 4"
@@ -76,7 +78,7 @@ VERBS = {
     ),
     "mine": Verb("mine --data data --out out/triplets.tsv", kept=(".triplets.tsv.#",)),
     "mine --suspicious": Verb(
-        "mine --data data --out out/triplets.tsv --model model --bound 0.9 --suspicious out/list.json",
+        "mine --data data --out out/triplets.tsv --model encoder --bound 0.9 --suspicious out/list.json",
         kept=(".triplets.tsv.#", "list.json"),
     ),
     "teach --scores": Verb(f"{TEACH} --scores scores.tsv"),
@@ -107,60 +109,72 @@ VERBS = {
         kept=("run",),
         every=4,
     ),
+    "fit --stream": Verb(FIT_STREAM, again="--resume", grows=True, times=("trained.jsonl",), kept=("run",), every=2),
+    "fit --stream --resume RUN": Verb(
+        "fit --resume out/run --wait 0",
+        older=FIT_STREAM,
+        older_killed_at="_swapped .* out/run/checkpoint$",
+        grows=True,
+        times=("trained.jsonl",),
+        kept=("run",),
+        every=4,
+    ),
     "blend": Verb("blend start trained --weight 0.5 --out out/blended"),
     "blend --data --overwrite": Verb(
         "blend start trained --data data --out out/blended --overwrite",
         older="blend start trained --weight 0.5 --out out/blended",
     ),
-    "encode": Verb("encode --data data --model model --out out/vectors", kept=(".vectors.#",)),
+    "encode": Verb("encode --data data --model encoder --out out/vectors", kept=(".vectors.#",)),
     "encode --overwrite": Verb(
-        "encode --data data --model model --out out/vectors --passage-length 3 --overwrite",
-        older="encode --data data --model model --out out/vectors",
+        "encode --data data --model encoder --out out/vectors --passage-length 3 --overwrite",
+        older="encode --data data --model encoder --out out/vectors",
         kept=(".vectors.#",),
     ),
     "index bm25": Verb(f"{INDEX} --index bm25 --data large"),
     "index exact": Verb(f"{INDEX} --vectors vectors"),
     "index int8, from texts": Verb(
-        f"{INDEX} --data data --model model --coding int8", kept=("index.vectors", ".index.vectors.#")
+        f"{INDEX} --data data --model encoder --coding int8", kept=("index.vectors", ".index.vectors.#")
     ),
     "index faiss": Verb(f"{INDEX} --vectors vectors --index faiss --factory Flat"),
     "index --overwrite": Verb(
         f"{INDEX} --vectors vectors --index faiss --factory Flat --overwrite",
-        older=f"{INDEX} --data data --model model",
+        older=f"{INDEX} --data data --model encoder",
     ),
     "index --hybrid": Verb(
-        f"{INDEX} --data data --model model --hybrid 0.5", kept=("index.vectors", ".index.vectors.#"), every=2
+        f"{INDEX} --data data --model encoder --hybrid 0.5", kept=("index.vectors", ".index.vectors.#"), every=2
     ),
+    "index of sparse vectors": Verb(f"{INDEX} --data large --model splade"),
     "update": Verb(
         "update --index out/index --data changed",
-        older=f"{INDEX} --data data --model model",
+        older=f"{INDEX} --data data --model encoder",
         grows=True,
         kept=("..index.new.#",),
     ),
     "update a hybrid index": Verb(
         "update --index out/index --data changed",
-        older=f"{INDEX} --data data --model model --hybrid 0.5",
+        older=f"{INDEX} --data data --model encoder --hybrid 0.5",
         grows=True,
         kept=("..index.new.#",),
         every=2,
     ),
     "search": Verb(f"{SEARCH} out/run.trec"),
     "search --overwrite": Verb(f"{SEARCH} out/run.trec.gz --overwrite", older=f"{SEARCH} out/run.trec.gz --k 2"),
-    "rerank": Verb("rerank --data data --model model --run bm25.trec --out out/run.trec"),
+    "rerank": Verb("rerank --data data --model encoder --run bm25.trec --out out/run.trec"),
     "fuse": Verb("fuse --runs bm25.trec dense.trec --out out/run.trec"),
     "evaluate": Verb("evaluate --data data --run bm25.trec --per-query out/values.csv"),
     "compare": Verb("compare --data data --runs bm25.trec dense.trec --out out/table.md"),
     "report": Verb("report run --out out/page.html"),
-    "export": Verb("export --model model --out out/hub"),
+    "export": Verb("export --model encoder --out out/hub"),
     "export --overwrite": Verb(
         "export --model trained --out out/hub --overwrite", older="export --model start --out out/hub"
     ),
+    "export --safetensors": Verb("export --model pickled --safetensors --out out/converted"),
     "export --vectors": Verb("export --vectors vectors --data large --out out/large.parquet"),
     "sweep": Verb(SWEEP, grows=True, times=TABLES, kept=("sweep",), every=10),
     "curve": Verb(CURVE, grows=True, kept=("curve",), every=20),
     "reproduce loss-geometry": Verb("reproduce loss-geometry --out out/study", grows=True, kept=("study",), every=3),
     "reproduce target-evolution": Verb(f"{REPRODUCE} {SMALL}", grows=True, kept=("study",), every=10),
-    "benchmark": Verb("benchmark --model model --data data --out out/study", grows=True, kept=("study",), every=2),
+    "benchmark": Verb("benchmark --model encoder --data data --out out/study", grows=True, kept=("study",), every=2),
     "demo": Verb(DEMO, grows=True, times=("report.html",), kept=("demo",), every=10),
 }
 
@@ -177,8 +191,28 @@ def write_collection(folder: Path, documents: dict[str, str]) -> None:
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
 
 
+def make_pickled(model: Path, folder: Path) -> None:
+    """The same model, with its weights as a pickle."""
+    import torch
+    from safetensors.torch import load_file
+
+    shutil.copytree(model, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    torch.save(load_file(model / "model.safetensors"), folder / "pytorch_model.bin")
+
+
+def make_splade(backbone: Path, folder: Path) -> None:
+    """A SPLADE model, as sentence-transformers writes it."""
+    shutil.copytree(backbone, folder)
+    types = {"": "base.modules.transformer.Transformer", "1_P": "sparse_encoder.modules.splade_pooling.SpladePooling"}
+    modules = [{"path": path, "type": f"sentence_transformers.{type}"} for path, type in types.items()]
+    (folder / "1_P").mkdir()
+    (folder / "1_P" / "config.json").write_text(json.dumps({"pooling_strategy": "max"}))
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
 def make_inputs(folder: Path, server: Server) -> None:
-    """Write all that the commands read; a folder `model` with the encoder is there already."""
+    """Write all that the commands read; the folders of models are there already, but for pickled weights."""
+    make_pickled(folder / "model", folder / "pickled")
     documents = {f"d{i}": f"how do {word} {WORDS[(5 * i + 1) % 12]}" for i, word in enumerate(WORDS)}
     write_collection(folder / "data", documents)
     more = {f"e{i}": " ".join(WORDS[i // 12**place % 12] for place in range(6)) + f" {i}" for i in range(MANY)}
@@ -187,14 +221,17 @@ def make_inputs(folder: Path, server: Server) -> None:
     write_collection(folder / "changed", changed)
     pairs = [(f"q{i}", f"d{j}", f"{(7 * i + 3 * j) % 11}.5") for i in SPLITS["train"] for j in range(12)]
     (folder / "scores.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs))
+    lines = [{"query": f"the {WORDS[i]}", "document_id": f"d{i}"} for i in SPLITS["train"]]
+    lines = [*map(json.dumps, lines), "no line", '{"query": "value", "document": "a value", "grade": -1}', "", "{}"]
+    (folder / "lines.jsonl").write_text("\n".join(lines) + "\n")
     for command in (
         "mine --data data --out triplets.tsv",
         "teach --triplets triplets.tsv --scores scores.tsv --out scored.tsv",
         "prepare --data data --triplets scored.tsv --model model --out scored --document-length 64",
         "teach --triplets triplets.tsv --data data --train-from model --save-model teacher --epochs 1 --out unused.tsv",
-        "encode --data large --model model --out vectors",
+        "encode --data large --model encoder --out vectors",
         "search --data data --index bm25 --out bm25.trec",
-        "search --data data --model model --out dense.trec",
+        "search --data data --model encoder --out dense.trec",
         f"fit --data data --model model --out run {STEPS}",
     ):
         outcome = server.run(folder, shlex.split(command))

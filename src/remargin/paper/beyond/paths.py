@@ -47,6 +47,11 @@ class Path:
         """The measured point that the rule chooses if it keeps a share of the best gain."""
         return self.nearest(choose_weight(list(self.dev), list(self.dev.values()), keep))
 
+    def worth(self, keep: float, home: Mapping[float, float]) -> float:
+        """Home, on dev or on test, and away, added up, at the point that the rule chooses."""
+        point = self.kept(keep)
+        return home[min(home, key=lambda measured: abs(measured - point))] + self.away.get(point, 0.0)
+
 
 @dataclass(frozen=True)
 class CollectionPaths:
@@ -130,7 +135,7 @@ def _figure(model: str, collection: CollectionPaths) -> LineFigure:
 
 
 def _tables(model: str, collections: Sequence[CollectionPaths]) -> Iterator[Table]:
-    """For each system: where the rule goes with each share of the gain, and what the other collections would choose."""
+    """For each system: where the rule goes with each share of the gain, and what dev of the others would choose."""
     for system in collections[0].paths:
         paths = {c.name: c.paths[system] for c in collections if system in c.paths}
         header = ["share kept", *(f"{name} {kind}" for name in paths for kind in ("weight", "home", "away"))]
@@ -151,18 +156,14 @@ def _cells(path: Path, point: float) -> list[Cell]:
 
 
 def _left_out(title: str, paths: Mapping[str, Path]) -> Table:
-    """What the other collections choose, by the sum of home and away, and what the one that is left out gets."""
-    sums = {
-        name: {keep: path.home[path.kept(keep)] + path.away.get(path.kept(keep), 0.0) for keep in KEEPS}
-        for name, path in paths.items()
-    }
+    """What the other collections choose, by dev and away, and what the one that is left out gets."""
+    sums = {name: {keep: path.worth(keep, path.dev) for keep in KEEPS} for name, path in paths.items()}
     rows = []
     for name, path in paths.items():
         keep = choose_on_others(sums, name)
-        gets = [number(path.home[path.kept(share)] + path.away.get(path.kept(share), 0.0)) for share in (keep, KEEP)]
-        rows.append([Cell(name), number(keep, 2), *gets])
+        rows.append([Cell(name), number(keep, 2), *(number(path.worth(share, path.home)) for share in (keep, KEEP))])
     header = ["left out", "share that the others choose", "home + away with it", f"with {KEEP:g}"]
-    return Table(title, header, [Block("", rows)], ["The others choose by the sum of home and away."])
+    return Table(title, header, [Block("", rows)], ["The others choose by dev and away, added up."])
 
 
 EXPERIMENT = Experiment(NAME, _tasks, findings, draw, compares=True)
