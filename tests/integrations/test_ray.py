@@ -203,8 +203,8 @@ def test_a_cluster_without_room_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         assert RayExecutor().device
 
 
-def test_options_of_another_engine_are_refused(remargin: Any, tiny_model: Any, tmp_path: Path) -> None:
-    verb = ("encode", "--data", "docstrings:json", "--model", tiny_model(), "--out", tmp_path / "vectors")
+def test_options_of_another_engine_are_refused(remargin: Any, tiny_encoder: Any, tmp_path: Path) -> None:
+    verb = ("encode", "--data", "docstrings:json", "--model", tiny_encoder(), "--out", tmp_path / "vectors")
     for options, message in (
         (("--engine", "spark"), "unknown engine 'spark'; use local or ray"),
         (("--workers", 2), "--workers does nothing for --engine local"),

@@ -110,11 +110,11 @@ def same(one: Path, other: Path) -> bool:
 def test_encoding_gives_the_bytes_of_one_process_when_a_node_is_killed(
     second_node: Callable[[], None],
     collection: Path,
-    tiny_model: Any,
+    tiny_encoder: Any,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    model = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
+    model = BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean")
     encode(collection, model, tmp_path / "one")
     with Watched(second_node, after=20) as executor:
         encode(collection, model, tmp_path / "two", executor=executor, shard_size=32)
@@ -127,11 +127,11 @@ def test_encoding_gives_the_bytes_of_one_process_when_a_node_is_killed(
 def test_mining_and_teaching_give_the_same_tables_when_a_node_is_killed(
     second_node: Callable[[], None],
     collection: Path,
-    tiny_model: Any,
+    tiny_encoder: Any,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    model = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
+    model = BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean")
     how: dict[str, Any] = {"negatives": "model", "model": model, "depth": 30, "bound": 0.99}
     expected = mine(collection, tmp_path / "one.tsv", suspicious=tmp_path / "one.json", **how)
     with RayExecutor(threads=1) as executor:
@@ -140,7 +140,7 @@ def test_mining_and_teaching_give_the_same_tables_when_a_node_is_killed(
     assert (tmp_path / "one.tsv").read_bytes() == (tmp_path / "two.tsv").read_bytes()
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
     teacher = tmp_path / "teacher"
-    cross_encoder(tiny_model("bert")).save(teacher)
+    cross_encoder(tiny_encoder("bert")).save(teacher)
     teach(tmp_path / "one.tsv", tmp_path / "a.tsv", data=collection, model=teacher)
     with Watched(second_node, after=15) as executor:
         taught = teach(tmp_path / "one.tsv", tmp_path / "b.tsv", data=collection, model=teacher, executor=executor)
@@ -149,10 +149,10 @@ def test_mining_and_teaching_give_the_same_tables_when_a_node_is_killed(
     assert (tmp_path / "a.tsv").read_bytes() == (tmp_path / "b.tsv").read_bytes()
 
 
-def test_a_second_run_does_what_the_killed_one_did_not(collection: Path, tiny_model: Any, tmp_path: Path) -> None:
+def test_a_second_run_does_what_the_killed_one_did_not(collection: Path, tiny_encoder: Any, tmp_path: Path) -> None:
     """The command, with a cluster of its own; kill -9 of the driver, after which its workers end by themselves."""
     folder, out = tmp_path / "model", tmp_path / "two"
-    BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean").save(folder)
+    BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean").save(folder)
     arguments = ["encode", "--data", str(collection), "--model", str(folder), "--out", str(out), "--engine", "ray"]
     program = (
         "from remargin.retrieval import encoding; encoding.TEXTS_AT_ONCE = 16; from remargin.cli import main; main()"

@@ -73,9 +73,9 @@ class Updating:
 
 
 @pytest.fixture(scope="module")
-def model(tiny_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tiny_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model") / "model"
-    BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean").save(folder)
+    BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean").save(folder)
     return folder
 
 
