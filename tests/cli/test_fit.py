@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from remargin import InputError
+from remargin import InputError, stream
 from remargin.cli import app
 from remargin.model.encoder import PAPER_LENGTHS
 from remargin.model.folder import LONGEST_DEFAULT
@@ -120,6 +121,12 @@ def test_help_shows_the_defaults_as_they_are() -> None:
     for name, length in zip(("query_length", "document_length"), PAPER_LENGTHS, strict=True):
         assert shown.pop(name) == f"the model's own; {length} for the presets of the paper"
     assert {name: shown.pop(name) for name in ELSEWHERE} == ELSEWHERE
+    of_streams = {name: parameter.default for name, parameter in signature(stream).parameters.items()}
+    for name in ("negatives", "shuffle", "most_rejects"):
+        assert shown.pop(name) == str(of_streams[name])
+    assert (shown.pop("wait"), shown.pop("from_start")) == ("wait for ever", "it goes on where it was")
+    assert of_streams["wait"] is None
+    assert of_streams["from_start"] is False
     for name in [name for name in shown if isinstance(known[name], bool)]:
         flag = name.replace("_", "-")
         assert shown.pop(name) == (flag if known[name] else f"no-{flag}")

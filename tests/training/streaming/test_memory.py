@@ -12,7 +12,9 @@ import pytest
 from remargin import stream
 
 LINES, CHARACTERS, BATCH = 12_000, 4_000, 64
-SETTLED = 20  # steps after which everything that is made once is there
+# Steps between which nothing is made once: later, the last batches are smaller. All texts are of the same length, as
+# oneDNN keeps what it made for each shape of a batch, up to some hundred MB, whatever trains.
+SETTLED, UNTIL = 20, 160
 MOST = 24 << 20  # bytes, which allocators may hold back; the lines have twice as many
 
 
@@ -27,7 +29,7 @@ def resident() -> int:
 def test_memory_does_not_grow_with_the_stream(tiny_model: Any, tmp_path: Path) -> None:
     with open(tmp_path / "in.jsonl", "w") as file:
         for n in range(LINES):
-            texts = {"query": f"query {n}", "positive": f"{n} " + "value " * (CHARACTERS // 6), "negative": "other"}
+            texts = {"query": "query", "positive": "value " * (CHARACTERS // 6), "negative": "other", "line": n}
             file.write(json.dumps(texts) + "\n")
     sizes: dict[int, int] = {}
 
@@ -53,4 +55,4 @@ def test_memory_does_not_grow_with_the_stream(tiny_model: Any, tmp_path: Path) -
     written = (tmp_path / "in.jsonl").stat().st_size
     print(f"{written:,} bytes of lines; memory in MB: {[size >> 20 for size in sizes.values()]}")
     assert written > 1.9 * MOST
-    assert max(sizes.values()) - sizes[SETTLED] < MOST
+    assert max(size for step, size in sizes.items() if step <= UNTIL) - sizes[SETTLED] < MOST
