@@ -87,6 +87,7 @@ def test_options_that_are_not_given_leave_the_preset_as_it_is(
 # Defaults that are no number or name in the settings, but follow from the data, the model or the memory.
 ELSEWHERE = {
     "similarity": "the model's own, or cosine",
+    "devices": "1; under torchrun, as it says",
     "preset": "default",
     "minutes": "no limit",
     "steps": "by the number of pairs",

@@ -24,9 +24,9 @@ def beir(tmp_path: Path) -> Path:
     return folder
 
 
-def test_benchmark_prints_the_table_and_writes_it(remargin: Any, tiny_model: Any, beir: Path, tmp_path: Path) -> None:
+def test_benchmark_prints_the_table_and_writes_it(remargin: Any, tiny_encoder: Any, beir: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = ["benchmark", "--model", f"before={tiny_model()}", f"after={tiny_model('distilbert')}"]
+    command = ["benchmark", "--model", f"before={tiny_encoder()}", f"after={tiny_encoder('distilbert')}"]
     result = remargin(*command, "--data", beir, f"same={beir}", "--out", out, "--no-bm25")
     assert result.returncode == 0, result.stderr
     lines = [line.split() for line in result.stdout.splitlines()]

@@ -18,8 +18,9 @@ from remargin.reports.run_files import REPORT_FORMAT, read_report
 from remargin.reports.suspicious import read_suspicious
 from remargin.reports.training_run import run_section
 from remargin.retrieval.hybrid import read_fusion
-from remargin.training import fitting, measuring
+from remargin.training import measuring
 from remargin.training.blending import POINTS, choose_weight
+from remargin.training.devices import rounds
 from remargin.training.fitting import fit
 from remargin.training.measuring import Fit
 from remargin.training.settings import FitSettings
@@ -100,7 +101,7 @@ def test_the_fusion_is_chosen_on_rankings_as_deep_as_searches_rank(
 def test_where_bfloat16_is_fast_it_is_measured_in_it(
     start: Start, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fitting, "fast_precision", lambda: "bf16")
+    monkeypatch.setattr(rounds, "fast_precision", lambda: "bf16")
     given = start(tmp_path / "run", quick(precision="auto"), blend="1")
     found = search(beir, "exact", BiEncoder.from_pretrained(given.model, precision="bf16"))
     assert given.outcome is not None

@@ -57,7 +57,7 @@ def test_minutes_are_kept_to_and_the_plan_is_not_made_twice(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(fitting, "train", stopped)
+        patched.setattr(fitting, "train_round", stopped)
         with pytest.raises(KeyboardInterrupt):
             start(say=lines.append)
     [line] = [line for line in lines if "minute" in line]

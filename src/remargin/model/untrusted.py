@@ -17,6 +17,7 @@ from remargin.files.shapes import stays_inside
 LOOKED_AT = ("*.json", "*.safetensors", "*.txt", "*.model")
 # Large, and no place for names of files or code: what is in them is tokens.
 VOCABULARIES = ("tokenizer.json", "vocab.json", "added_tokens.json", "special_tokens_map.json")
+OWN = "fusion.json"  # ours, with a checksum and a reader that says what to do
 OTHER = "use another model"
 
 
@@ -33,7 +34,7 @@ def refuse_untrusted(folder: Path) -> None:
         raise InputError("is an adapter to a model that it names", file=folder / "adapter_config.json", do=do)
     for path in _files(folder):
         _refuse_link(path, folder)
-        if path.suffix == ".json" and path.name not in VOCABULARIES:
+        if path.suffix == ".json" and path.name not in (*VOCABULARIES, OWN):
             _refuse_json(path)
 
 
