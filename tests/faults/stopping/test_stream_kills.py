@@ -11,6 +11,7 @@ import random
 import re
 import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -109,17 +110,22 @@ def test_killed_50_times_a_stream_loses_no_line_and_trains_on_each_once(
             for part in ("data", "model"):
                 shutil.copytree(inputs / part, folder / part)
         whole, work = folders
+        began = time.monotonic()
         undisturbed = send(server, whole, COMMAND, sent)
         assert undisturbed.code == 0, undisturbed.stderr
-        share = len(undisturbed.operations) // KILLS
+        ended = time.monotonic()
+        idle = send(server, whole, RESUME, sent)  # nothing is left to do, but to start
+        start, seconds = time.monotonic() - ended, ended - began
+        changes = len(undisturbed.operations) // KILLS  # so many bring a command as far as it may come between kills
         kills, commands, accounts = Counter[str](), 0, Accounts(work / "out" / "run")
         while True:
             commands += 1
             assert commands < TRIED
             enough = kills.total() == KILLS
             by_change = rng.random() < 0.5
-            kill_at = rng.randint(1, 60 + share) if by_change and not enough else NEVER
-            kill_after = rng.uniform(0.1, 2.5) if not by_change and not enough else None
+            kill_at = rng.randint(1, len(idle.operations) + changes) if by_change and not enough else NEVER
+            after = rng.uniform(0, start) + rng.uniform(0, seconds / KILLS)
+            kill_after = after if not by_change and not enough else None
             command = RESUME if (work / "out" / "run" / "config.yaml").exists() else COMMAND
             outcome = send(server, work, command, sent, rng, kill_at, kill_after)
             accounts.follow(outcome)
