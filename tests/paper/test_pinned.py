@@ -37,7 +37,7 @@ MINING_AS_BEFORE: Settings = {
     "suspicious": None,
     "vectors": None,
     **dict.fromkeys(("query_length", "document_length", "query_prefix", "document_prefix")),  # the model's own
-    **dict.fromkeys(("pooling", "similarity")),
+    **dict.fromkeys(("pooling", "similarity", "executor")),
     "language": "auto",  # English as before, but for scripts without spaces, where BM25 found nothing before
 }
 

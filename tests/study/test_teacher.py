@@ -14,6 +14,7 @@ from remargin.paper.running import run_experiments
 from remargin.reports.sections import Section
 from remargin.study import teacher
 from remargin.teacher import scoring as teaching
+from remargin.teacher.scored_pairs import ByModel
 
 from ..small_study import PLAN, Open
 
@@ -36,7 +37,7 @@ def test_killed_after_the_scores_they_are_not_made_again(
     def never(*_: Any) -> None:
         raise AssertionError("scored again")
 
-    monkeypatch.setattr(teaching._ByModel, "_score", never)
+    monkeypatch.setattr(ByModel, "_score", never)
     assert study.training.triplets(taught=True).stat().st_ino == before
     report = teacher.teacher_report(study.out)
     assert report["pairs"] > 0
