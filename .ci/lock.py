@@ -27,6 +27,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin
 
+from pip._internal.models.index import PyPI  # where pip looks if nobody says otherwise
+
 PYTHONS = re.compile(r"(py2\.)?py3$|cp31[1-4]$")
 PLATFORMS = re.compile(r"any$|manylinux.*_(x86_64|aarch64)$|linux_x86_64$|macosx_.*_(arm64|universal2)$|win_amd64$")
 HEADER = "# Made by `make lock`. To add a package by hand, write its name==version here and run `make lock-hashes`.\n"
@@ -120,7 +122,7 @@ def main() -> None:
     pins = [pin for pin in read_pins(sys.stdin.read()) if is_wanted(pin[0], cuda)]
     if not pins:
         sys.exit("no name==version on standard input")
-    index, local = setting("index-url", "https://pypi.org/simple"), list(beside(setting("find-links", "")))
+    index, local = setting("index-url", PyPI.simple_url), list(beside(setting("find-links", "")))
 
     def hashes(pin: tuple[str, str]) -> list[str]:
         known = listed(index, pin[0])
