@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import struct
 import time
 from collections.abc import Iterator
@@ -140,11 +141,13 @@ def losses_alone(ranks: Ranks, case: Case) -> None:
 def _acknowledged() -> int:
     """Bytes that were sent and acknowledged over all TCP connections of this process: field 16 of tcp_info."""
     total = 0
-    for descriptor in Path("/proc/self/fd").iterdir():
+    for name in os.listdir("/proc/self/fd"):
         try:
-            with socket.socket(fileno=os.dup(int(descriptor.name))) as connection:
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as connection:
                 info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        except OSError:  # no connection
+        except OSError:  # closed by now, or no connection of TCP
             continue
         total += struct.unpack_from("Q", info, 120)[0]
     return total
