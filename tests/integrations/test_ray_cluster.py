@@ -76,7 +76,10 @@ def second_node() -> Iterator[Callable[[], None]]:
 
 
 class Watched(RayExecutor):
-    """Kills a node when some results are there."""
+    """Kills a node when some results are there.
+
+    It takes its time, so that both workers have begun by then, and neither is done with everything before the kill.
+    """
 
     def __init__(self, kill: Callable[[], None], after: int) -> None:
         super().__init__(threads=1)
@@ -86,6 +89,7 @@ class Watched(RayExecutor):
         killer = threading.Thread(target=self.kill)
         for result in super().run(start, items):
             self.results += 1
+            time.sleep(0.5 if self.results < self.after else 0.1)
             if self.results == self.after:
                 killer.start()
             yield result
