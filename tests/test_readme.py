@@ -15,6 +15,7 @@ import pytest
 import typer
 
 from remargin import cli
+from remargin.study.blending import blend_of
 from remargin.study.results import Results
 
 ROOT = Path(__file__).parent.parent
@@ -89,6 +90,30 @@ def test_the_study_of_the_recipe_stands_in_readme() -> None:
     of = {row[0].text: row[table.header.index("squadmix home")].value for block in table.blocks for row in block.rows}
     behind = of[readme.RIVAL.text] - of[readme.RECIPE.text]
     assert f"on squadmix it is {behind:.3f} behind that rival" in " ".join(README.split())
+
+
+def test_what_the_study_of_the_recipe_says_of_cost_and_paths_is_so() -> None:
+    folders = sorted((ROOT / "results" / "beyond").iterdir())
+    tuned, too_far, rates = set(), {}, []
+    for folder in folders:
+        runs = list(Results.open(folder, say=str).all_runs())
+        ours = [run for run in runs if run.spec is not None and run.spec.target == "softmax"]
+        theirs = [run for run in runs if run.spec is not None and run.spec.target == "contrastive"]
+        assert {round(run.triplets, -4) for run in ours} == {100_000}
+        tuned.add(round(sum(run.triplets for run in theirs if run.spec is not None and run.spec.seed == 0), -5))
+        [rate] = {run.spec.rate for run in theirs if run.spec is not None and run.spec.seed == 1}
+        rates.append(rate)
+        paths = [blend_of(run) for run in ours]
+        too_far[folder.name] = [(path.points[path.values.index(max(path.values))], max(path.values) - path.values[-1])
+                                for path in paths]  # fmt: skip
+    assert tuned == {500_000, 800_000}
+    assert (rates.count(5e-5), rates.count(2e-4)) == (3, 1)
+    far = [pair for name in ("squadmix", "scifact", "docstrings") for pair in too_far[name]]
+    others = [lost for name in ("medquad", "debian-desc", "acl-title2abs") for _, lost in too_far[name]]
+    best, lost = zip(*far, strict=True)
+    said = f"is at {min(best)} to {max(best)} and {min(lost):.3f} to {max(lost):.3f} above the end"
+    assert said in " ".join(PAPER.split())
+    assert f"the end is at most {max(others):.3f} below the best point" in " ".join(PAPER.split())
 
 
 def test_the_tables_of_the_paper_are_the_studies() -> None:
