@@ -14,6 +14,8 @@ from remargin.paper.beyond.constants import left_out_weights
 from remargin.paper.beyond.drawing import section
 from remargin.paper.beyond.experiments import BEYOND
 from remargin.paper.beyond.factors import changes
+from remargin.paper.beyond.lengths import CollectionLengths, Length, LengthRow
+from remargin.paper.beyond.lengths import section as section_of_lengths
 from remargin.paper.beyond.rows import CollectionRows, RowName
 from remargin.paper.beyond.systems import MARGIN_WEIGHTS, weighted
 from remargin.paper.experiments import EVERY, EXPERIMENTS
@@ -24,6 +26,8 @@ from remargin.study.scheduler import schedule
 
 from .by_hand import PLAN, make_results, train
 from .made_up import collections, row
+
+TOGETHER = ["beyond", "beyond-path", "beyond-lengths", "beyond-constants"]
 
 
 def cells(table: Table) -> dict[str, list[str]]:
@@ -103,20 +107,42 @@ def test_the_weight_that_the_others_choose() -> None:
     assert left_out_weights(every[:1]) == []
 
 
+def test_the_rate_and_the_length_that_the_others_choose() -> None:
+    """On a and b dev is best after a quarter, on c in the end: so c gets a quarter, a and b what is best in sum."""
+    lengths = [Length(1e-4, 25), Length(1e-4, 100)]
+    dev = {"a": (0.8, 0.7), "b": (0.8, 0.7), "c": (0.5, 0.9)}
+    collections = [
+        CollectionLengths(
+            name,
+            lengths[1],
+            {one: LengthRow(value, value - 0.1, None, 0.5) for one, value in zip(lengths, values, strict=True)},
+        )
+        for name, values in dev.items()
+    ]
+    every, left_out = section_of_lengths({"m": collections}).tables
+    assert cells(left_out) == {
+        "a": ["0.0001, 100 triplets", "0.600", "0.600", "0.700"],
+        "b": ["0.0001, 100 triplets", "0.600", "0.600", "0.700"],
+        "c": ["0.0001, 25 triplets", "0.400", "0.800", "0.800"],
+    }
+    means = [[cell.text for cell in line[:5]] for line in every.blocks[0].rows]
+    assert means == [["0.0001", "25", "0.700", "0.600", "–"], ["0.0001", "100", "0.767", "0.667", "–"]]
+
+
 def test_studies_of_several_collections_are_drawn_together(tmp_path: Path, remargin: Callable[..., Any]) -> None:
     folder = tmp_path / "studies"
     for i, name in enumerate(("one", "two")):
-        train(make_results(folder / name, name=name), "beyond", "beyond-path", "beyond-constants", shift=0.1 * i)
+        train(make_results(folder / name, name=name), *TOGETHER, shift=0.1 * i)
     unfinished = make_results(folder / "three", name="three")
     said: list[str] = []
-    made = reproduce(["beyond", "beyond-path", "beyond-constants"], folder, say=said.append)
-    assert [path.name for path in made.sections] == ["beyond", "beyond-path", "beyond-constants"]
+    made = reproduce(TOGETHER, folder, say=said.append)
+    assert [path.name for path in made.sections] == TOGETHER
     assert any(line.startswith("three is left out of beyond: ") for line in said)
-    core, path, constants = map(Section.load, made.sections)
+    core, path, rate_and_length, constants = map(Section.load, made.sections)
     assert cells(core.tables[0])["softmax"][0] == "0.700"  # of 0.65 and 0.75
     assert "2 of 6 collections; 2 of 3 seeds" in core.tables[1].markdown()
     assert [table.title for table in path.tables if "leave-one" in table.title]
-    assert constants.tables[-1].header[0] == "left out"
+    assert constants.tables[-1].header[0] == rate_and_length.tables[-1].header[0] == "left out"
     assert "Beyond the paper" in made.page.read_text()
     result = remargin("reproduce", "beyond", "--out", folder)
     assert result.returncode == 0
@@ -156,7 +182,7 @@ def test_factors_change_one_thing_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "total"), [("beyond.yaml", 2 + 3 + (3 + 4 + 3 + 2)), ("beyond-small.yaml", 2 + 1 + 2)]
+    ("config", "total"), [("beyond.yaml", 2 + 3 + (5 + 5 + 5 + 2)), ("beyond-small.yaml", 2 + 1 + 2)]
 )
 def test_the_configurations_plan_what_they_say(
     config: str, total: int, remargin: Callable[..., Any], tiny_model: Any, tmp_path: Path

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from remargin.errors import InputError
-from remargin.paper.beyond import paths
+from remargin.paper.beyond import lengths, paths
 from remargin.paper.beyond.constants import weight_tables
 from remargin.paper.beyond.drawing import section
 from remargin.paper.beyond.experiments import BEYOND, settings
@@ -16,7 +16,11 @@ from remargin.reports.collect import studies_in
 from remargin.reports.sections import Section
 from remargin.study.results import NotTrained, Results
 
-TOGETHER = (*(group.name for group in GROUPS), paths.NAME)  # experiments that can be drawn over collections
+OWN_TABLES: dict[str, Callable[[Mapping[str, Sequence[Any]]], Section]] = {
+    lengths.NAME: lengths.section,
+    paths.NAME: paths.section,
+}
+TOGETHER = (*(group.name for group in GROUPS), *OWN_TABLES)  # experiments that can be drawn over collections
 
 
 def draw_together(folder: Path, names: Sequence[str], say: Callable[[str], None]) -> list[Section]:
@@ -46,8 +50,8 @@ def _drawn(name: str, studies: Sequence[Results], folder: Path, say: Callable[[s
             say(f"{results.name} is left out of {name}: {lacking.problem}")
     if not by_model:
         raise NotTrained(f"no study in it has the runs of {name}", file=folder, do="train them: give --data")
-    if name == paths.NAME:
-        return paths.section(by_model)
+    if name in OWN_TABLES:
+        return OWN_TABLES[name](by_model)
     title = next(group.title for group in GROUPS if group.name == name)
     plans = {results.name: settings(results) for results in studies}
     drawn = section(name, title, by_model, {"plans": plans})

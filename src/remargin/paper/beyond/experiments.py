@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from remargin.paper.beyond import factors, paths
+from remargin.paper.beyond import factors, lengths, paths
 from remargin.paper.beyond.constants import weight_tables
 from remargin.paper.beyond.drawing import section
 from remargin.paper.beyond.rows import CollectionRows, collection_rows
@@ -46,5 +46,5 @@ def settings(results: Results) -> dict[str, Any]:
     return {name.replace("_", " "): getattr(plan, name) for name in names}
 
 
-_ALL: list[Experiment[Any]] = [*map(_experiment, GROUPS), paths.EXPERIMENT, factors.EXPERIMENT]
+_ALL: list[Experiment[Any]] = [*map(_experiment, GROUPS), lengths.EXPERIMENT, paths.EXPERIMENT, factors.EXPERIMENT]
 BEYOND: dict[str, Experiment[Any]] = {experiment.name: experiment for experiment in _ALL}
