@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remargin.model import packing
+from remargin.model import products
 from remargin.model.compute import Compute, _Padded
 from remargin.model.encoder import Pooling
 from remargin.model.packing import pack
@@ -162,19 +162,19 @@ def test_frozen_for_encoding_is_the_same(kind: str, dtype: torch.dtype) -> None:
 def test_attention_of_a_few_texts_at_a_time_is_that_of_all(
     kind: str, texts_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, products, seen = Model(kind).eval(), packing._products, list[int]()
+    model, original, seen = Model(kind).eval(), products._products, list[int]()
     compute, heads = Compute(model, torch.bfloat16).freeze(), model.backbone.config.num_attention_heads
 
     def watched(q: Tensor, *others: Any) -> Tensor:
         seen.append(len(q))
-        return products(q, *others)
+        return original(q, *others)
 
     for tokens in (texts(), Tokens(np.arange(40, dtype=np.int32), np.array([8] * 5))):  # the latter need no mask
         packed = pack(tokens)
         whole = compute(packed)
         with monkeypatch.context() as patched, torch.no_grad():
-            patched.setattr(packing, "_products", watched)
-            patched.setattr(packing, "CACHED_SCORES", texts_at_once * heads * packed.longest**2)
+            patched.setattr(products, "_products", watched)
+            patched.setattr(products, "CACHED_SCORES", texts_at_once * heads * packed.longest**2)
             parts = compute(packed)
         assert max(seen) == texts_at_once
         assert sum(seen) % len(tokens.lengths) == 0
@@ -184,11 +184,11 @@ def test_attention_of_a_few_texts_at_a_time_is_that_of_all(
 
 def test_what_dropout_drops_does_not_depend_on_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch over the token budget is computed twice, the second time with gradients."""
-    monkeypatch.setattr(packing, "CACHED_SCORES", 1)
+    monkeypatch.setattr(products, "CACHED_SCORES", 1)
     model = Model("bert").train()
     compute, packed, calls = Compute(model, torch.bfloat16, attention_dropout=True).train(), pack(texts()), list[int]()
-    products = packing._products
-    monkeypatch.setattr(packing, "_products", lambda q, *others: (calls.append(len(q)), products(q, *others))[1])
+    original = products._products
+    monkeypatch.setattr(products, "_products", lambda q, *others: (calls.append(len(q)), original(q, *others))[1])
     assert compute.body.layers[0].weight_dropout > 0
     for gradients in (True, False):
         with torch.set_grad_enabled(gradients):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from typing import Any
 
@@ -15,6 +16,7 @@ from remargin.model.ahead import ahead
 from remargin.model.encoder import BiEncoder
 from remargin.model.packing import AttentionDropout, attend, pack
 from remargin.model.tokenizer import Tokens
+from remargin.training import engine
 from remargin.training.engine import Engine
 from remargin.training.settings import FitSettings
 
@@ -215,3 +217,13 @@ def test_ahead_hands_over_errors_and_ends_its_thread() -> None:
     assert threading.active_count() == before + 1
     endless.close()
     assert threading.active_count() == before
+
+
+def test_memory_that_others_have_taken_is_not_for_training(model: BiEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < engine._available_memory() <= everything
+    budgets = []
+    for available in (1 << 34, 1 << 33):
+        monkeypatch.setattr(engine, "_available_memory", lambda available=available: available)
+        budgets.append(engine._budget(model, torch.device("cpu"), torch.float32, 1))
+    assert budgets[0] == pytest.approx(2 * budgets[1], abs=1)

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from remargin.model.products import attention_by_products
 from remargin.model.tokenizer import Tokens
 
 log = logging.getLogger(__name__)
 
 INTERFACE = "remargin_packed"  # the name under which transformers finds our attention
-CACHED_SCORES = 500_000  # on a CPU, attention scores that are at hand together: they should stay in its cache
 
 
 class Packed(NamedTuple):
@@ -202,42 +202,12 @@ def _padded_attention(
     if bias is not None:
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
     if qkv.device.type == "cpu" and qkv.dtype == torch.bfloat16:
-        out = _attention_by_products(q, k, v, mask, scale, dropout)
+        out = attention_by_products(q, k, v, mask, scale, dropout)
     else:
         mask = mask if mask is None or bias is None else mask.to(qkv.dtype)
         out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, dropout_p=dropout)
     out = out.transpose(1, 2).flatten(0, 1)
     return out if whole else out.index_select(0, packed.texts * longest + packed.positions)
-
-
-def _attention_by_products(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout: float
-) -> Tensor:
-    """Attention as it is written down: in bfloat16 on a CPU faster than the fused one, whose softmax is slow.
-
-    To encode, it takes a few texts at a time, so that their scores stay in the cache. In training it does not: what is
-    dropped must be the same with and without gradients, and a compiler would look at every number of texts.
-    """
-    texts, heads, length, _ = q.shape
-    trains = torch.is_grad_enabled() or dropout > 0 or torch.compiler.is_compiling()
-    each = texts if trains else max(1, CACHED_SCORES // (heads * length * length))
-    if each >= texts:
-        return _products(q, k, v, mask, scale, dropout)
-    parts = [slice(start, start + each) for start in range(0, texts, each)]
-    masks = [mask[part] if mask is not None and mask.dim() == 4 else mask for part in parts]
-    return torch.cat([_products(q[p], k[p], v[p], m, scale, dropout) for p, m in zip(parts, masks, strict=True)])
-
-
-def _products(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout: float) -> Tensor:
-    scores = (q.contiguous() @ k.contiguous().transpose(-1, -2)).float()
-    if mask is None:
-        scores = scores * scale
-    else:
-        if mask.dtype == torch.bool:
-            mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, -torch.inf)
-        scores = torch.add(mask, scores, alpha=scale)
-    weights = torch.nn.functional.dropout(scores.softmax(-1), dropout)
-    return weights.to(v.dtype) @ v.contiguous()
 
 
 def choose_kernels(head_size: int, dtype: torch.dtype) -> Kernels:

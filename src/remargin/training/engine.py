@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -330,16 +331,26 @@ class _Graphs:
 
 
 def _budget(model: BiEncoder, device: torch.device, dtype: torch.dtype, here: int) -> int:
-    """How many tokens a forward pass that keeps its activations may have: as many as fit into half of the memory."""
+    """How many tokens a forward pass that keeps its activations may have: as many as fit into half of the memory.
+
+    Of a CPU's memory, only what other programs leave counts. Which parts are computed twice changes no gradient.
+    """
     config: Any = model.backbone.config
-    memory = (
-        torch.cuda.get_device_properties(device).total_memory
-        if device.type == "cuda"
-        else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // here
-    )
+    gpu = device.type == "cuda"
+    memory = torch.cuda.get_device_properties(device).total_memory if gpu else _available_memory() // here
     layers = getattr(config, "num_hidden_layers", 12)
     per_token = KEPT * int(config.hidden_size) * int(layers) * dtype.itemsize
     return max(1024, int(memory / 2 / per_token))
+
+
+def _available_memory() -> int:
+    """How many bytes of this machine's memory programs can still take; where nothing says so, all that it has."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    says = Path("/proc/meminfo")
+    for line in says.read_text().splitlines() if says.exists() else []:
+        if line.startswith("MemAvailable:"):
+            memory = 1024 * int(line.split()[1])
+    return memory
 
 
 def require_precision(precision: str) -> None:
