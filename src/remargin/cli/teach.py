@@ -11,6 +11,7 @@ from remargin.cli.engines import engine_executor
 from remargin.cli.options import (
     BATCH_SIZE,
     INT,
+    TRIPLETS,
     Data,
     Engine,
     RayAddress,
@@ -34,7 +35,7 @@ def _training(help: str, default: str | bool = True) -> Any:
 def teach(
     triplets: Annotated[
         Path,
-        typer.Option(help="Table of triplets of ids, as `remargin mine` writes it, with one or several negatives."),
+        typer.Option(help=f"{TRIPLETS} They may have several negatives."),
     ],
     out: Annotated[
         Path, typer.Option(help="Table of triplets with scores to write: .tsv or .tsv.gz. OUT.json has the cost.")

@@ -48,7 +48,7 @@ def teach(
     block of pairs, training from its last checkpoint.
 
     Args:
-        triplets: a table of ids, as `mine` writes it, with one or several negatives.
+        triplets: a table of ids, as `mine` writes it, with one or several negatives; or "irds:NAME" (docpairs).
         out: the table to write, .tsv or .tsv.gz. `out`.json holds what it cost.
         data: the collection whose texts a cross-encoder reads.
         model: the teacher: a folder, or a name of the Hugging Face hub.

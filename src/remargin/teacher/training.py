@@ -22,11 +22,11 @@ from torch.nn.functional import cross_entropy
 from remargin.data.collection import Collection
 from remargin.data.shuffle import Shuffle
 from remargin.data.tables import Rejects
+from remargin.data.triplets import triplets_hash
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import refuse_existing, remove_left
-from remargin.files.checksums import sha256
 from remargin.files.hashes import texts_fingerprint
 from remargin.files.shapes import mismatch
 from remargin.model.ahead import ahead
@@ -362,7 +362,13 @@ def _fingerprint(
     if not triplets.is_file():
         raise InputError("no such file", file=triplets, do="check the path")
     documents = texts_fingerprint(collection.documents)
-    known: list[Any] = [model.fingerprint(), collection.name, collection.split, sha256(triplets), asdict(settings)]
+    known: list[Any] = [
+        model.fingerprint(),
+        collection.name,
+        collection.split,
+        triplets_hash(triplets),
+        asdict(settings),
+    ]
     known += [documents, texts_fingerprint(collection.queries)]
     if validation is not None:
         shared = validation.documents is collection.documents
