@@ -90,11 +90,11 @@ def main() -> None:
     ]
     told = [
         "## Docpairs of ir_datasets, prepared as a stream",
-        f"`prepare` over {DOCUMENTS:,} documents and {QUERIES:,} queries of a word; Python {platform.python_version()}, "
-        f"{time.strftime('%Y-%m-%d')}. Made by `python benchmarks/docpairs.py`.",
+        f"`prepare` over {DOCUMENTS:,} documents and {QUERIES:,} queries of a word; "
+        f"Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}. Made by `python benchmarks/docpairs.py`.",
         "\n".join(["| docpairs | s | CPU s | peak memory, MB |", "|---|---|---|---|", *rows]),
-        f"The docpairs take {seconds:,.0f} s of a core, {rate:,.0f} in a second. So the official {OFFICIAL:,} of MS MARCO "
-        f"take {OFFICIAL / rate / 60:,.0f} minutes.",
+        f"The docpairs take {seconds:,.0f} s of a core, {rate:,.0f} in a second. So the official {OFFICIAL:,} of MS "
+        f"MARCO take {OFFICIAL / rate / 60:,.0f} minutes.",
     ]
     print("\n\n".join(told))
 
