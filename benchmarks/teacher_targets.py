@@ -110,8 +110,8 @@ def main() -> None:
     print(
         f"{Path(given.data).name}: {len(comparison.train.queries):,} triplets, batches of {given.batch}, pairs of "
         f"{given.length} tokens, an encoder of {given.layers} layers; {MEASURE} of BM25's first {given.depth} "
-        f"documents of {len(bm25):,} test queries, re-ranked; means of {len(given.seeds)} seeds, with 95% bootstrap intervals of "
-        "the paired differences\n"
+        f"documents of {len(bm25):,} test queries, re-ranked; means of {len(given.seeds)} seeds, with 95% bootstrap "
+        "intervals of the paired differences\n"
     )
     print(f"| target | learning rate | {MEASURE} | against softmax | seconds to train |\n|---|---:|---:|---:|---:|")
     print(f"| BM25, not re-ranked | | {np.mean(list(bm25.values())):.3f} | | |")
