@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 PACKAGES = (
     "remargin", "torch", "transformers", "tokenizers", "safetensors", "pytorch-lightning", "numpy", "scipy", "bm25s",
-    "ir-measures", "ir-datasets", "pyarrow",
+    "ir-measures", "ir-datasets", "pyarrow", "bitsandbytes",
 )  # fmt: skip
 
 

@@ -156,7 +156,8 @@ def test_presets_are_what_the_paper_and_its_code_say() -> None:
     assert released.learning_rate == 5e-7
     for preset in (paper, released):
         assert (preset.batch_size, preset.weight_decay, preset.gamma, preset.patience) == (128, 1e-6, 0.99999, 16)
-        assert preset.validate_every == 500
+        assert (preset.validate_every, preset.validation_depth) == (500, 1000)
+        assert (preset.eight_bit, preset.attention_dropout) == (True, True)
         assert preset.rates()(0) == preset.learning_rate
         assert preset.rates()(1000) == pytest.approx(preset.learning_rate * 0.99999**1000)
 

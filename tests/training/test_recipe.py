@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,34 @@ import torch
 
 from remargin import BiEncoder, Collection, InputError
 from remargin.mining import recipe
-from remargin.reports.run_files import read_report
+from remargin.reports.run_files import read_config, read_report
 from remargin.reports.training_run import run_section
 from remargin.training import measuring
 from remargin.training.fitting import fit
 from remargin.training.measuring import Fit
+from remargin.training.optimiser import eight_bit_runs
 from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
 from .conftest import Start, models, quick, silent, weights
+
+
+def test_a_preset_of_the_paper_does_without_eight_bits_where_they_do_not_run(
+    beir: Path, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes: Any = {"preset": "paper", "steps": 1, "batch_size": 4}
+    said: list[str] = []
+    fit(str(beir), encoder, tmp_path / "with", say=said.append, **changes)
+    assert read_config(tmp_path / "with", "")["asked"]["settings"]["eight_bit"]
+    assert not [line for line in said if "8-bit" in line or "no attention dropout" in line]
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    eight_bit_runs.cache_clear()
+    fit(str(beir), encoder, tmp_path / "without", say=said.append, **changes)
+    assert len([line for line in said if line.startswith("left out: 8-bit optimiser states")]) == 1
+    assert not read_config(tmp_path / "without", "")["asked"]["settings"]["eight_bit"]
+    with pytest.raises(InputError, match="8-bit optimiser states need bitsandbytes; pip install"):
+        fit(str(beir), encoder, tmp_path / "asked", eight_bit=True, say=str, **changes)
+    eight_bit_runs.cache_clear()
 
 
 def test_the_presets_of_the_paper_are_as_the_paper_has_them(beir: Path, encoder: Path, tmp_path: Path) -> None:
@@ -40,7 +60,7 @@ def test_the_presets_of_the_paper_are_as_the_paper_has_them(beir: Path, encoder:
         validator = Validator.of(
             Collection.load(beir, "dev"), BiEncoder.from_pretrained(encoder), FitSettings.preset(preset)
         )
-        assert validator.describe() == "re-ranking the first 100 documents of BM25"
+        assert validator.describe() == "re-ranking the first 1000 documents of BM25"
         before = validator.evaluate(BiEncoder.from_pretrained(encoder)).means["nDCG@10"]
         assert given.before == pytest.approx(before, abs=1e-9)
         report = read_report(run)

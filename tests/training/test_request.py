@@ -74,7 +74,7 @@ def test_settings_are_given_whole_or_one_by_one() -> None:
         with pytest.raises(InputError, match=f"the preset {preset} needs to know how long to train; give --steps"):
             resolve_settings(None, preset, {})
     resolved = resolve_settings(None, "paper", {"steps": 3})
-    assert (resolved.steps, resolved.loss.target, resolved.validation_depth) == (3, "distributed", 100)
+    assert (resolved.steps, resolved.loss.target, resolved.validation_depth) == (3, "distributed", 1000)
     resolved = resolve_settings(None, None, {})
     assert (resolved.batch_size, resolved.learning_rate, resolved.loss.target) == (128, 2e-4, "softmax")
     assert (resolved.validation_depth, resolved.patience, resolved.per_triplet) == (None, None, 1)

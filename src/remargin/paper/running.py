@@ -22,10 +22,12 @@ from remargin.reports.page import write_page
 from remargin.reports.sections import FILE, Section
 from remargin.study.experiment import Experiment, declared_by
 from remargin.study.header import is_study, planned_before, require_own_folder
+from remargin.study.pinned import pinned
 from remargin.study.plan import Plan
 from remargin.study.results import NotTrained, Results
 from remargin.study.scheduler import Schedule, schedule, work_through
 from remargin.study.study import Study
+from remargin.training.optimiser import states_here
 
 ALL, CLAIMS = "all", "claims"
 
@@ -149,6 +151,7 @@ def open_study(
         say(f"{out} goes on as it was planned")
     for line in chosen.changes(whole):
         say(line)
+    states_here(pinned(chosen.preset), say)
     if chosen != whole and chosen.preset != "default" and not given.get("rates"):
         rate = f"the learning rate is for {whole.triplets:,} triplets: {chosen.rates[0]:g}"
         say(f"{rate}; for a small budget take --preset default, or --rates")

@@ -23,6 +23,7 @@ from remargin.study.specs import RunSpec
 from remargin.study.targets import TARGETS, TargetLog
 from remargin.study.training_set import TrainingSet
 from remargin.training import loop
+from remargin.training.optimiser import states_here
 from remargin.training.settings import FitSettings
 from remargin.training.supervision import natural_scale
 from remargin.training.topics import mean_batch
@@ -59,6 +60,7 @@ def train(
     data = training.prepared_for(spec)
     model = BiEncoder.from_pretrained(training.backbones[spec.model], seed=spec.seed, lengths=PAPER_LENGTHS)
     settings = run_settings(spec, training.plan, teacher_scale(spec, data, model.similarity), second_teacher)
+    settings = states_here(settings, lambda line: None)  # it is said once, where the study begins
     targets = None
     if spec.target == "distributed":
         targets = TargetLog(fitted / TARGETS, model.similarity, save_at=lambda batch: _saves(batch + 1, settings))

@@ -40,10 +40,10 @@ from remargin.training.request import (
     OF_THE_PAPER,
     Request,
     asks_for_validation,
-    loss_for,
     make_logger,
     require_given,
     resolve_settings,
+    settings_here,
 )
 from remargin.training.resuming import recorded
 from remargin.training.schedule import FILE as SCHEDULE
@@ -206,7 +206,7 @@ def fit(
     )
     if given_steps and epochs is not None:
         raise InputError("both a number of steps and epochs are given", do="give one of them")
-    settings = loss_for(asked.model, settings, "target" in changes, say, asked.similarity)
+    settings = settings_here(asked, settings, changes, say)
     return _fit(asked, settings, given_steps, resume, say, world)
 
 

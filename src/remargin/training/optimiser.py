@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,6 +18,7 @@ from remargin.training.settings import FitSettings
 
 # Says on import that a package for 4-bit matrix products is missing, which are not ours. Its 8-bit states do run there.
 BITSANDBYTES_ON_CPU = "bitsandbytes.backends.cpu.ops"
+SMALLEST_IN_8_BITS = 4096  # numbers: bitsandbytes keeps the states of smaller parameters in 32 bits
 
 
 @contextmanager
@@ -44,14 +48,44 @@ def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings) -> torch
             groups += [{**group, "rate_factor": factors[module]} for group in own]
     if settings.eight_bit:
         try:
-            with _quiet(BITSANDBYTES_ON_CPU):
-                import bitsandbytes
+            return _eight_bit(groups, settings.learning_rate)
         except ImportError:
             do = "pip install 'remargin[eight-bit]'"
             raise InputError("8-bit optimiser states need bitsandbytes", do=do) from None
-        optimiser: torch.optim.Optimizer = bitsandbytes.optim.Adam8bit(groups, lr=settings.learning_rate)
-        return optimiser
     return torch.optim.Adam(groups, lr=settings.learning_rate, fused=True)
+
+
+@cache
+def eight_bit_runs() -> bool:
+    """Whether 8-bit optimiser states run on this machine: seen by a step with some."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    weights = nn.Parameter(torch.zeros(SMALLEST_IN_8_BITS, device=device))
+    weights.grad = torch.ones_like(weights)
+    try:
+        _eight_bit([{"params": [weights]}], 1e-3).step()
+    except Exception:  # bitsandbytes raises whatever the part of it that is missing raises
+        return False
+    return True
+
+
+def states_here(settings: FitSettings, say: Callable[[str], None]) -> FitSettings:
+    """The settings of a preset without its 8-bit optimiser states if they do not run here, which a line then says.
+
+    >>> states_here(FitSettings(), print) == FitSettings()
+    True
+    """
+    if not settings.eight_bit or eight_bit_runs():
+        return settings
+    say("left out: 8-bit optimiser states, as bitsandbytes does not run here; they are kept in 32 bits")
+    return replace(settings, eight_bit=False)
+
+
+def _eight_bit(groups: list[dict[str, Any]], rate: float) -> torch.optim.Optimizer:
+    """Adam with states of 8 bits."""
+    with _quiet(BITSANDBYTES_ON_CPU):
+        import bitsandbytes
+    optimiser: torch.optim.Optimizer = bitsandbytes.optim.Adam8bit(groups, lr=rate)
+    return optimiser
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:

@@ -21,6 +21,7 @@ from remargin.model.layouts.base import open_encoder
 from remargin.model.names import what_works
 from remargin.model.tokenizer import TextSettings
 from remargin.retrieval.languages import AUTO, check_language
+from remargin.training.optimiser import states_here
 from remargin.training.settings import PRESETS, FitSettings, LossSettings, idle_settings
 
 # Presets of the paper: nothing of the recipe is added to them.
@@ -218,6 +219,14 @@ def loss_for(
         return settings
     say("the encoder compares by dot products, which the softmax target does not take: target distributed instead")
     return replace(settings, loss=replace(settings.loss, target="distributed", stop_gradient=None))
+
+
+def settings_here(
+    asked: Request, settings: FitSettings, changes: dict[str, Any], say: Callable[[str], None]
+) -> FitSettings:
+    """The settings with what follows from encoder and machine, as far as nothing else was asked for by name."""
+    settings = loss_for(asked.model, settings, "target" in changes, say, asked.similarity)
+    return states_here(settings, say) if asked.of_the_paper and "eight_bit" not in changes else settings
 
 
 def make_logger(text: str, out: Path) -> Any:

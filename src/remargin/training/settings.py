@@ -318,8 +318,10 @@ class FitSettings:
 # What the paper and its released code have in common, and the learning rate in which they differ.
 _PAPER: dict[str, Any] = {
     "target": "distributed",
-    "validation_depth": 100,
+    "validation_depth": 1000,
     "batch_size": 128,
+    "eight_bit": True,  # left out where bitsandbytes does not run, see `states_here`
+    "attention_dropout": True,  # dropout as the backbone has it
     "warm_up": 0.0,
     "schedule": "exponential",
     "gamma": 0.99999,
