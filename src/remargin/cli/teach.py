@@ -64,6 +64,14 @@ def teach(
     ] = None,
     split: Annotated[str | None, typer.Option(help="Split of the triplets' queries.", show_default="train")] = None,
     save_model: Annotated[Path | None, _training("Folder to save the trained teacher to.")] = None,
+    target: Annotated[
+        str | None,
+        _training(
+            "Loss: softmax, the cross-entropy of a triplet's scores; or the paper's margins between the teacher's own "
+            "scores, with targets from its scores of positive and negative: adaptive or distributed.",
+            "softmax",
+        ),
+    ] = None,
     epochs: Annotated[int | None, _training("Number of epochs.", "4")] = None,
     batch_size: Annotated[int | None, _training(BATCH_SIZE, "64")] = None,
     learning_rate: Annotated[float | None, _training("Peak learning rate.", "0.0001")] = None,
