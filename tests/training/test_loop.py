@@ -328,7 +328,7 @@ def test_what_the_loss_decides_itself_is_resolved(target: str) -> None:
     """So that a resumed run compares what it was trained with; all but the softmax loss as before there was one."""
     found = asdict(LossSettings(target))
     assert found.pop("stop_gradient") is (target == "softmax")
-    assert (found.pop("margin_weight"), found.pop("spread")) == (0.5, "row")
+    assert (found.pop("margin_weight"), found.pop("spread"), found.pop("dims")) == (0.5, "row", None)
     usual = {"target": target, "in_batch": False, "error": "l2", "temperature": 0.05, "teacher_scale": None}
     assert found == usual
     assert LossSettings(**asdict(LossSettings(target))) == LossSettings(target)

@@ -60,7 +60,7 @@ def test_the_presets_of_the_paper_are_as_the_paper_has_them(beir: Path, encoder:
         validator = Validator.of(
             Collection.load(beir, "dev"), BiEncoder.from_pretrained(encoder), FitSettings.preset(preset)
         )
-        assert validator.describe() == "re-ranking the first 1000 documents of BM25"
+        assert validator.describe() == "re-ranking the first 1,000 documents of BM25"
         before = validator.evaluate(BiEncoder.from_pretrained(encoder)).means["nDCG@10"]
         assert given.before == pytest.approx(before, abs=1e-9)
         report = read_report(run)
