@@ -218,7 +218,7 @@ def _fit(
     folder = TrainingFolder(asked.out, {**asked.plain(), "settings": asdict(settings) | unknown}, resume)
     require_measures([settings.validation_measure])
     start = load_encoder(asked, settings)
-    loss = settings.loss.build(start.similarity)
+    loss = settings.loss.build(start.similarity, start.dimension)
     scored = "tas-balanced" if settings.sampler == "tas-balanced" else "teacher" if needs_scores(loss) else None
     if scored and asked.triplets is None and asked.prepared == asked.out / "data":
         raise InputError(f'"{scored}" needs scores', do="give --triplets that have scores (`remargin teach`)")
@@ -303,7 +303,7 @@ def _round(
     folder = _round_folder(asked, number)
     say(f"round {number} of {asked.rounds}")
     _make_data(asked, folder / "data", texts, settings, miner, say)
-    learner, loss = load_encoder(asked, settings, texts), settings.loss.build(start.similarity)
+    learner, loss = load_encoder(asked, settings, texts), settings.loss.build(start.similarity, start.dimension)
     train_round(ranks, asked, texts, learner, folder / "data", folder, loss, settings, None, (), True, say)
     learner.query_length, learner.document_length = start.query_length, start.document_length
     return blended(start, learner, MINING_WEIGHT)
