@@ -66,7 +66,8 @@ def reproduce(
         budget: the most triplets of a run; sweeps, validations and grids shrink with it.
         zero_shot: other collections, for table 5.
         also_test: further test collections for tables 3 and 4.
-        triplets: a table of ids to train on, instead of BM25's negatives. Its scores, if any, are the teacher's.
+        triplets: a table of ids or "irds:NAME" (docpairs of ir_datasets) to train on, instead of BM25's negatives. Its
+            scores, if any, are the teacher's.
         jobs: how many runs are trained at once.
         settings: fields of `Plan`: how much to train, and the grids. Without any, a study resumes as it was planned.
         typed: the fields of the plan that the budget must not shrink.

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
+from remargin.data.triplets import triplets_hash
 from remargin.errors import InputError
 from remargin.files.atomic import is_scratch, locked, resolved
-from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import FieldsOf
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
@@ -98,7 +98,7 @@ def describe(
         "stems": {column.name: stems(column) for column in zero_shot},
         "also_test": [column.name for column in also_test],
         "tested_on": _judgments(zero_shot) | {test_name(c): h for c in also_test for h in _judgments([c]).values()},
-        "triplets": None if triplets is None else sha256(triplets),
+        "triplets": None if triplets is None else triplets_hash(triplets),
         "plan": plan.plain(),
     }
 

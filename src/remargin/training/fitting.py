@@ -119,8 +119,8 @@ def fit(
         out: the folder of the training run.
         settings: how to train. Without it, they follow from `preset` and `changes`.
         preset: default, paper or released; see `FitSettings.preset`.
-        triplets: a table of ids, as `mine` writes it. Without it, the triplets in a prepared folder; else triplets are
-            mined with BM25.
+        triplets: a table of ids, as `mine` writes it, or "irds:NAME" (docpairs). Without it, the triplets in a prepared
+            folder; else triplets are mined with BM25.
         pooling: how token vectors become one vector; see `BiEncoder`. "auto" is what the model's folder says, or the
             paper's for the family of a raw backbone.
         query_length, document_length: maximum lengths in tokens, as the model's folder says if they are not given; for
