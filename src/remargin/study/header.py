@@ -23,6 +23,7 @@ FILE = "study.json"
 FORMAT = "remargin-study-1"
 AGAIN = "choose another place, or delete it"
 RUNS, WORK = "runs", "work"
+PAPERS_STUDY = "regime-paper"  # the study in the paper's regime, within the one in the shared regime
 GRIDS = ("margins", "temperatures", "teacher_scales")
 SPLITS = ("train", "dev", "test")
 OPTIONAL = ("zero_shot", "also_test")  # not every experiment needs them
@@ -54,10 +55,11 @@ def require_own_folder(out: Path) -> None:
     """Refuse a folder for a study that has files in it, unless they are those of a study."""
     if resolved(out).exists() and not out.is_dir():
         raise InputError("is not a folder", file=out, do="choose another place")
-    ours = [out / FILE, out / "loss-geometry" / SECTION]
+    ours = [out / FILE, out / PAPERS_STUDY / FILE, out / "loss-geometry" / SECTION]
     if not out.exists() or any(path.exists() for path in ours):
         return
-    if any(path.name != "loss-geometry" and not is_scratch(path) for path in out.iterdir()):  # one that was stopped
+    begun = ("loss-geometry", PAPERS_STUDY)  # if it was stopped
+    if any(path.name not in begun and not is_scratch(path) for path in out.iterdir()):
         raise InputError("has other files in it", file=out, do="choose another place")
 
 
