@@ -85,6 +85,7 @@ class Compute(nn.Module):
         self.pooling: str = model.pooling
         self._dims: int | None = getattr(model, "dims", None)
         config = model.backbone.config
+        attention_dropout = attention_dropout and _drops_attention(config)
         self._width = int(config.hidden_size)
         head_size = self._width // (getattr(config, "num_attention_heads", None) or 1)
         self.kernels = choose_kernels(head_size, dtype)
@@ -288,6 +289,12 @@ class _Padded(_Theirs):
         mask[packed.texts, packed.positions] = 1
         hidden = self.hidden(ids, attention_mask=mask)
         return hidden[:, 0] if first_only else hidden[packed.texts, packed.positions]
+
+
+def _drops_attention(config: Any) -> bool:
+    """Whether a backbone has dropout on attention weights, as far as its configuration tells: ModernBERT has none."""
+    rates = [getattr(config, name, None) for name in ("attention_probs_dropout_prob", "attention_dropout")]
+    return rates == [None, None] or any(rates)
 
 
 @torch.no_grad()
