@@ -67,7 +67,7 @@ def make_model(folder: Path, family: str = "bert", positions: int = 64, head: bo
     import transformers
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-    bert_like = family in ("bert", "distilbert")
+    bert_like = family in ("bert", "distilbert", "modernbert")
     cls, pad, sep, unk, mask = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]") if bert_like else (
         "<s>", "<pad>", "</s>", "<unk>", "<mask>"
     )  # fmt: skip
@@ -94,6 +94,9 @@ def make_model(folder: Path, family: str = "bert", positions: int = 64, head: bo
     settings: dict[str, Any] = {**TINY, "vocab_size": len(vocabulary), "pad_token_id": vocabulary[pad]}
     if family == "distilbert":
         settings = {"vocab_size": len(vocabulary), "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
+    if family == "modernbert":
+        cls_sep = {"cls_token_id": vocabulary[cls], "sep_token_id": vocabulary[sep]}
+        settings |= {**cls_sep, "bos_token_id": vocabulary[cls], "eos_token_id": vocabulary[sep]}
     offset = 0 if bert_like else vocabulary[pad] + 1
     config = transformers.AutoConfig.for_model(family, **settings, max_position_embeddings=positions + offset)
     torch.manual_seed(0)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from remargin.integrations.exporting import export
     from remargin.losses.contrastive import ContrastiveLoss
     from remargin.losses.margin import MarginLoss
+    from remargin.losses.matryoshka import MatryoshkaLoss
     from remargin.losses.softmax_margin import SoftmaxMarginLoss
     from remargin.mining.negatives import mine
     from remargin.model.encoder import BiEncoder
@@ -59,6 +60,7 @@ _HOMES = {
     "FitSettings": "remargin.training.settings",
     "InputError": "remargin.errors",
     "MarginLoss": "remargin.losses.margin",
+    "MatryoshkaLoss": "remargin.losses.matryoshka",
     "Run": "remargin.evaluation.runs",
     "SoftmaxMarginLoss": "remargin.losses.softmax_margin",
     "Triplets": "remargin.data.triplets",
@@ -99,6 +101,7 @@ __all__ = [
     "FitSettings",
     "InputError",
     "MarginLoss",
+    "MatryoshkaLoss",
     "Run",
     "SoftmaxMarginLoss",
     "Triplets",

@@ -97,6 +97,7 @@ ELSEWHERE = {
     "query_prefix": "the model's own",
     "document_prefix": "the model's own",
     "also": "texts that every machine has",
+    "dims": "only whole vectors",
     "validation_depth": "rank in full",
     "validation_documents": f"{CPU_DOCUMENTS:,}; on a GPU {GPU_DOCUMENTS:,}",
     "validate_every": f"only after training; {FitSettings.validate_every} with --blend off",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ import pytest
 
 from remargin import Collection, InputError
 from remargin.data.collection import open_collection, open_source
+
+from ..irds import Part, registered_with
 
 DOCUMENTS = [
     {"_id": "d1", "title": "First", "text": "about margins"},
@@ -172,28 +173,13 @@ def test_a_split_that_is_not_there_lists_those_that_are(beir: Path) -> None:
 @pytest.fixture
 def registered(beir: Path, tmp_path: Path) -> Iterator[str]:
     """A data set registered with ir_datasets from local files: local-test, with train and test."""
-    import ir_datasets
-    from ir_datasets.datasets.base import Dataset
-    from ir_datasets.formats import TrecQrels, TsvDocs, TsvQueries
-    from ir_datasets.util import LocalDownload
-
-    documents, queries = tmp_path / "docs.tsv", tmp_path / "queries.tsv"
-    documents.write_text("".join(f"{d['_id']}\t{d['title'] or ''} {d['text']}\n" for d in DOCUMENTS))
-    queries.write_text("".join(f"{q['_id']}\t{q['text']}\n" for q in QUERIES))
-    docs = TsvDocs(LocalDownload(documents), namespace="local-test", count_hint=3)
-    names = {"local-test": Dataset(docs)}
+    documents = {d["_id"]: f"{d['title'] or ''} {d['text']}" for d in DOCUMENTS}
+    queries = {q["_id"]: q["text"] for q in QUERIES}
+    parts: dict[str, Part] = {"": Part()}
     for split, text in {"train": "q1 0 d1 2\n", "test": "q1 0 d1 2\nq1 0 d2 0\nq2 0 d2 1\n"}.items():
-        path = tmp_path / f"{split}.qrels"
-        path.write_text(text)
-        parts = (TsvQueries(LocalDownload(queries)), TrecQrels(LocalDownload(path), {0: "no", 1: "yes", 2: "very"}))
-        names[f"local-test/{split}"] = Dataset(docs, *parts)
-        names[f"local-test/{split}/judged"] = Dataset(docs, *parts)
-    for name, dataset in names.items():
-        ir_datasets.registry.register(name, dataset)
-    yield "local-test"
-    for name in names:
-        del ir_datasets.registry._registered[name]
-    shutil.rmtree(tmp_path, ignore_errors=True)
+        parts[split] = parts[f"{split}/judged"] = Part(queries, text)
+    with registered_with("local-test", tmp_path, documents, parts):
+        yield "local-test"
 
 
 def test_ir_datasets(registered: str) -> None:
@@ -220,7 +206,7 @@ def test_an_ir_datasets_name_that_ends_in_no_split_is_a_test_split(registered: s
 
 
 def test_judgments_of_ir_datasets_that_contradict_each_other_are_counted(registered: str, tmp_path: Path) -> None:
-    with open(tmp_path / "test.qrels", "a") as file:
+    with open(tmp_path / "local-test-test.qrels", "a") as file:
         file.write("q1 0 d1 2\nq1 0 d1 1\nq2 0 d2 0\n")
     collection = Collection.load(f"irds:{registered}/test")
     check(collection)
@@ -228,7 +214,7 @@ def test_judgments_of_ir_datasets_that_contradict_each_other_are_counted(registe
 
 
 def test_a_grade_of_ir_datasets_that_is_too_large_is_refused(registered: str, tmp_path: Path) -> None:
-    with open(tmp_path / "test.qrels", "a") as file:
+    with open(tmp_path / "local-test-test.qrels", "a") as file:
         file.write("q2 0 d1 4294967297\n")
     with pytest.raises(InputError, match="irds:local-test/test: id 'q2': document 'd1' has grade 4294967297"):
         Collection.load(f"irds:{registered}/test")

@@ -17,8 +17,9 @@ import yaml
 
 from remargin.paper import memory
 from remargin.paper.experiments import EXPERIMENTS
+from remargin.paper.regimes import plan_of
 from remargin.study import training_set
-from remargin.study.plan import Plan
+from remargin.study.plan import SHARED, Plan
 from remargin.study.results import Results
 from remargin.study.specs import RunSpec
 from remargin.study.tasks import Train, joined
@@ -54,7 +55,9 @@ def studies() -> dict[str, Results]:
 
 def _configured(path: Path) -> tuple[Plan, list[str]]:
     given = {name.replace("-", "_"): value for name, value in yaml.safe_load(path.read_text()).items()}
-    plan = Plan.of({name: value for name, value in given.items() if name not in ELSEWHERE})
+    settings = {name: value for name, value in given.items() if name not in ELSEWHERE}
+    settings |= {"triplets": settings.pop("epoch")} if "epoch" in settings else {}
+    plan = plan_of(settings.pop("regime", SHARED), settings)
     models = [given["model"]] if isinstance(given["model"], str) else given["model"]
     return plan.scaled(given.get("budget", plan.triplets)), [model.partition("=")[0] for model in models]
 
@@ -147,8 +150,12 @@ def digest(settings: Settings) -> str:
 
 def snapshot() -> dict[str, Any]:
     """Digests of the runs by study and key, and in full: one run of each experiment, mining, validation, memory."""
-    planned = studies()
-    fields = sorted(resolved_run(RunSpec("A", "1", 128, 1000, 1e-4), Plan()))
+    planned, before = studies(), json.loads(SNAPSHOT.read_text())
+    fields = before["fields"]  # newer ones are in the test, so that what stays as it was keeps its digest
+
+    def known(settings: Settings, names: list[str]) -> Settings:
+        return {name: settings[name] for name in settings if name in names}
+
     content: dict[str, Any] = {
         "fields": fields,
         "runs": {},
@@ -159,14 +166,18 @@ def snapshot() -> dict[str, Any]:
     }
     for name, results in planned.items():
         runs, plan = runs_of(name, results), results.plan
-        content["runs"][name] = {key: digest(resolved_run(spec, plan)) for key, (spec, _) in sorted(runs.items())}
-        content["mining"][name], content["validation"][name] = mining_of(plan), validation_of(plan)
-        content["memory"][name] = memory_of(plan)[memory.MIXED]
+        content["runs"][name] = {
+            key: digest(known(resolved_run(spec, plan), fields)) for key, (spec, _) in sorted(runs.items())
+        }
+        for part, settings in (("mining", mining_of(plan)), ("validation", validation_of(plan))):
+            content[part][name] = known(settings, list(before[part]["the paper"]))
+        content["memory"][name] = known(memory_of(plan)[memory.MIXED], fields)
         if name in IN_FULL:
             examples = content["examples"].setdefault(name, {})
             for key, (spec, experiments) in runs.items():
                 for experiment in experiments:
-                    examples.setdefault(experiment, {"key": key, "settings": resolved_run(spec, plan)})
+                    settings = known(resolved_run(spec, plan), fields)
+                    examples.setdefault(experiment, {"key": key, "settings": settings})
     return content
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from remargin.paper.experiments import CLAIMS as CLAIMS_FOLDER
 from remargin.paper.experiments import EXPERIMENTS
-from remargin.paper.running import CLAIMS as CLAIMS_FOLDER
 from remargin.reports.page import write_page
 from remargin.reports.sections import Section
 

@@ -31,6 +31,7 @@ AS_BEFORE: Settings = {
     "validation_documents": None,
     "loss.margin_weight": 0.5,  # of the softmax loss alone
     "loss.spread": "row",  # of the softmax loss alone
+    "loss.dims": None,  # whole vectors only
 }
 MINING_AS_BEFORE: Settings = {
     "bound": None,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from remargin.errors import InputError
+from remargin.paper.experiments import CLAIMS as CLAIMS_FOLDER
 from remargin.paper.experiments import EXPERIMENTS
-from remargin.paper.running import CLAIMS as CLAIMS_FOLDER
 from remargin.reports.collect import sections_in, studies_in
 from remargin.reports.sections import Section
 

@@ -22,6 +22,7 @@ from remargin.model.tokenizer import Tokenizer
 from remargin.retrieval.reranking import rerank
 from remargin.retrieval.searching import search
 from remargin.teacher import training as teacher
+from remargin.teacher.batches import PairBatches
 from remargin.teacher.scoring import score_triplets
 from remargin.teacher.training import TeacherSettings, train_cross_encoder
 
@@ -227,7 +228,7 @@ def test_triplets_take_little_memory(tiny_model: Any, tmp_path: Path) -> None:
     path.write_text("".join(f"q{i % 60}\ta{i % 72}\tb{(i + 6) % 72}\n" for i in range(20_000)))
     model = CrossEncoder.from_pretrained(tiny_model("bert"))
     tracemalloc.start()
-    data = teacher._Data(model, TRAIN, path, SETTINGS, Rejects())
+    data = PairBatches(model, TRAIN, path, Rejects(), batch_size=8, epochs=1, seed=0, target="softmax")
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(data) == 20_000

@@ -89,6 +89,20 @@ def test_long_context_models_train_on_512_tokens(long_data: Path, tiny_model: An
     assert TextSettings.for_model(tmp_path / "long") == TextSettings(512, 512)
 
 
+def test_fit_reads_more_than_512_tokens_if_asked_to(tiny_model: Any, tmp_path: Path) -> None:
+    """A raw ModernBERT, whose pooling `fit` chooses and says."""
+    rows = [{"query": f"how is {n}", "document": f"value {n} " * (300 if n % 20 == 0 else 1)} for n in range(40)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data, raw, said = f"pairs:{tmp_path / 'pairs.jsonl'}", tiny_model("modernbert", positions=8192), list[str]()
+    options: Any = {"document_length": 2048, "preset": "paper", "steps": 2, "batch_size": 8, "patience": None}
+    fitted = fit(data, raw, tmp_path / "run", also=data, say=said.append, **options)
+    model = BiEncoder.from_pretrained(fitted.model)
+    assert (model.document_length, model.pooling) == (2048, "cls")
+    assert any("does not say how it is used: pooling cls, similarity cosine" in line for line in said)
+    assert any(line.startswith("engine: packed") for line in said)
+    assert read_prepared(tmp_path / "run" / "data")["settings"]["document_length"] == 2048
+
+
 @pytest.mark.parametrize("preset", ["paper", "released"])
 def test_the_papers_presets_keep_the_papers_lengths(
     preset: str, long_data: Path, tiny_model: Any, tmp_path: Path

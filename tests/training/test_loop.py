@@ -320,7 +320,7 @@ def test_wrong_settings_are_one_clear_line(options: dict[str, Any], message: str
 
 def test_the_softmax_loss_refuses_an_encoder_of_dot_products() -> None:
     with pytest.raises(InputError, match="similarity='dot': the softmax loss needs 'cosine'"):
-        FitSettings.preset(target="softmax").loss.build("dot")
+        FitSettings.preset(target="softmax").loss.build("dot", 32)
 
 
 @pytest.mark.parametrize("target", ["0.3", "adaptive", "distributed", "mean", "teacher", "contrastive", "softmax"])
@@ -337,7 +337,7 @@ def test_what_the_loss_decides_itself_is_resolved(target: str) -> None:
 
 def test_a_wrong_target_is_one_clear_line() -> None:
     with pytest.raises(InputError, match=r"unknown target 'adaptve'; use adaptive, .*, contrastive, or a number"):
-        FitSettings.preset(target="adaptve").loss.build("cosine")
+        FitSettings.preset(target="adaptve").loss.build("cosine", 32)
 
 
 def test_teachers_are_asked_for_before_the_first_validation(

@@ -27,7 +27,7 @@ def state(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_a_learned_temperature_learns_faster_and_does_not_decay() -> None:
-    loss = LossSettings(**LEARNED).build("dot")  # type: ignore[arg-type]
+    loss = LossSettings(**LEARNED).build("dot", 32)  # type: ignore[arg-type]
     assert isinstance(loss, ContrastiveLoss)
     assert (loss.similarity, torch.as_tensor(loss.temperature).item()) == ("dot", pytest.approx(0.05))
     optimiser = make_optimiser([torch.nn.Linear(2, 2), loss], settings(weight_decay=0.5))

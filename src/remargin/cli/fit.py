@@ -148,6 +148,14 @@ def fit(
     margin_weight: Annotated[
         float | None, _option(LOSS, "Weight of the targets' deviations (margins) in the softmax loss.", "0.5")
     ] = None,
+    dims: Annotated[
+        str | None,
+        _option(
+            LOSS,
+            "Dimensions that vectors can be truncated to afterwards (Matryoshka), such as 384,256,128,64.",
+            "only whole vectors",
+        ),
+    ] = None,
     teacher_scale: Annotated[
         float | None,
         _option(

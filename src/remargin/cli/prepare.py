@@ -33,7 +33,7 @@ def prepare(
         Path | None,
         typer.Option(
             help="Table of triplets: of ids (query_id, positive_id, negative_id) over --data, or of texts (query, "
-            "positive, negative) without --data."
+            "positive, negative) without --data; or irds:NAME, docpairs of ir_datasets over --data."
         ),
     ] = None,
     query_length: QueryLength = None,

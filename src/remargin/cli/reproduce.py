@@ -104,6 +104,16 @@ def reproduce(
             show_default="1",
         ),
     ] = None,
+    regime: Annotated[
+        str | None,
+        typer.Option(
+            help="shared: figures show the training runs of the tables. paper: figures have training runs of their "
+            "own, at a constant rate, validated half as often and never stopped early; 1,000,000 triplets per training "
+            "run, 250,000 in a sweep. It is a study of its own within OUT, on one page with the other.",
+            rich_help_panel=TRAIN,
+            show_default="shared; without --data, both",
+        ),
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -201,13 +211,16 @@ def reproduce(
     """
     import remargin
     from remargin.paper.claims.table import checked_only
-    from remargin.paper.running import ALL, CLAIMS
+    from remargin.paper.experiments import ALL, CLAIMS
+    from remargin.paper.regimes import study_folder
     from remargin.reports.sections import Section
+    from remargin.study.header import is_study
+    from remargin.study.plan import REGIMES
 
     if data is None:
-        if (out / "study.json").exists():
+        if any(is_study(study_folder(out, one)) for one in REGIMES):
             refuse_idle(FROM_FILES, given_options(context, TRAINING))
-        made = remargin.reproduce(experiments, out, say=say)
+        made = remargin.reproduce(experiments, out, say=say, regime=regime)
     else:
         given = {name: context.params[name] for name in PLAN if context.params[name] not in (None, [], ())}
         given |= {"triplets": epoch} if epoch is not None else {}
@@ -217,8 +230,8 @@ def reproduce(
             *(jobs, given, typed, say),
         )
         if plan:
-            return _show_plan(remargin.planned(*arguments))
-        made = remargin.reproduce(*arguments)
+            return _show_plan(remargin.planned(*arguments, regime=regime))
+        made = remargin.reproduce(*arguments, regime=regime)
     for section in map(Section.load, made.sections):
         show("\n".join(section.summary))
         if section.name != CLAIMS:

@@ -11,6 +11,7 @@ from remargin.cli.engines import engine_executor
 from remargin.cli.options import (
     BATCH_SIZE,
     INT,
+    TRIPLETS,
     Data,
     Engine,
     RayAddress,
@@ -34,7 +35,7 @@ def _training(help: str, default: str | bool = True) -> Any:
 def teach(
     triplets: Annotated[
         Path,
-        typer.Option(help="Table of triplets of ids, as `remargin mine` writes it, with one or several negatives."),
+        typer.Option(help=f"{TRIPLETS} They may have several negatives."),
     ],
     out: Annotated[
         Path, typer.Option(help="Table of triplets with scores to write: .tsv or .tsv.gz. OUT.json has the cost.")
@@ -64,6 +65,14 @@ def teach(
     ] = None,
     split: Annotated[str | None, typer.Option(help="Split of the triplets' queries.", show_default="train")] = None,
     save_model: Annotated[Path | None, _training("Folder to save the trained teacher to.")] = None,
+    target: Annotated[
+        str | None,
+        _training(
+            "Loss: softmax, the cross-entropy of a triplet's scores; or the paper's margins between the teacher's own "
+            "scores, with targets from its scores of positive and negative: adaptive or distributed.",
+            "softmax",
+        ),
+    ] = None,
     epochs: Annotated[int | None, _training("Number of epochs.", "4")] = None,
     batch_size: Annotated[int | None, _training(BATCH_SIZE, "64")] = None,
     learning_rate: Annotated[float | None, _training("Peak learning rate.", "0.0001")] = None,

@@ -1,8 +1,9 @@
-"""Collections from ir_datasets, by name: `irds:beir/scifact/test`."""
+"""Collections and triplets from ir_datasets, by name: `irds:beir/scifact/test`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from remargin.data.source import LARGEST_GRADE, SPLITS, Judgment, Text
@@ -10,6 +11,56 @@ from remargin.errors import InputError, first_line
 
 # The names that data sets have for our splits.
 _NAMES = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
+
+
+def irds_name(text: str | Path) -> str | None:
+    """The name of a data set of ir_datasets in a text such as `irds:beir/scifact`; None for any other text.
+
+    >>> irds_name(Path("irds:msmarco-passage/train/triples-small")), irds_name("triplets.tsv")
+    ('msmarco-passage/train/triples-small', None)
+    """
+    kind, colon, rest = str(text).partition(":")
+    return rest if colon and kind == "irds" else None
+
+
+def doc_pairs(name: str) -> Iterator[tuple[str, str, str]]:
+    """The ids of a data set's docpairs, one by one: of the query, its positive, and its negative.
+
+    Raises:
+        InputError: at once if the data set is not known or has no docpairs; later if it cannot be read.
+    """
+    dataset = _find(name)
+    if dataset is None:
+        raise _unknown(name)
+    if not dataset.has_docpairs():
+        do = "choose one that has, such as irds:msmarco-passage/train/triples-small"
+        raise InputError(f"irds:{name} has no docpairs", do=do)
+    return ((pair.query_id, pair.doc_id_a, pair.doc_id_b) for pair in _guarded(name, dataset.docpairs_iter))
+
+
+def _find(name: str) -> Any:
+    """The data set of that name; None if there is none."""
+    try:
+        import ir_datasets
+    except ImportError:
+        raise InputError("irds: needs ir_datasets", do="pip install 'remargin[irds]'") from None
+    try:
+        return ir_datasets.load(name)
+    except KeyError:
+        return None
+
+
+def _unknown(name: str) -> InputError:
+    return InputError(f"ir_datasets knows no data set {name!r}", do="see its catalogue for the names")
+
+
+def _guarded(name: str, iterate: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    """The items of ir_datasets; an error inside it, such as a failed download, becomes an InputError."""
+    try:
+        yield from iterate()
+    except Exception as error:
+        problem = f"ir_datasets could not read irds:{name} ({first_line(error)})"
+        raise InputError(problem, do="check your connection, and its documentation for what it needs") from error
 
 
 class IrDataset:
@@ -20,25 +71,14 @@ class IrDataset:
     """
 
     def __init__(self, name: str) -> None:
-        try:
-            import ir_datasets
-        except ImportError:
-            raise InputError("irds: needs ir_datasets", do="pip install 'remargin[irds]'") from None
         self.notes: dict[str, int] = {}
         self._name = name
-        self._load = ir_datasets.load
-        self._dataset = self._find(name)
+        self._dataset = _find(name)
         if self._dataset is None:
-            raise InputError(f"ir_datasets knows no data set {name!r}", do="see its catalogue for the names")
+            raise _unknown(name)
         if not self._dataset.has_docs():
             raise InputError(f"irds:{name} has no documents", do="choose a data set that has")
         self._parts = self._find_splits(name)
-
-    def _find(self, name: str) -> Any:
-        try:
-            return self._load(name)
-        except KeyError:
-            return None
 
     def _find_splits(self, name: str) -> dict[str, Any]:
         parent, _, last = name.rpartition("/")
@@ -48,7 +88,7 @@ class IrDataset:
         stem = name if own is None else parent
         parts = {}
         for split in SPLITS:
-            candidates = (self._find(f"{stem}/{alias}") for alias in _NAMES[split])
+            candidates = (_find(f"{stem}/{alias}") for alias in _NAMES[split])
             part = next((d for d in candidates if d is not None and d.has_qrels() and d.has_queries()), None)
             if part is not None:
                 parts[split] = part
@@ -58,14 +98,14 @@ class IrDataset:
 
     def documents(self) -> Iterator[Text]:
         """Documents as ir_datasets iterates them, with its default text (title and body)."""
-        for doc in self._guarded(self._dataset.docs_iter):
+        for doc in _guarded(self._name, self._dataset.docs_iter):
             yield Text(doc.doc_id, doc.default_text().strip())
 
     def queries(self) -> Iterator[Text]:
         """The queries of all splits; one that several splits share comes once."""
         seen: set[str] = set()
         for part in self._parts.values():
-            for query in self._guarded(part.queries_iter):
+            for query in _guarded(self._name, part.queries_iter):
                 if query.query_id not in seen:
                     seen.add(query.query_id)
                     yield Text(query.query_id, query.default_text().strip())
@@ -77,7 +117,7 @@ class IrDataset:
     def judgments(self, split: str) -> Iterator[Judgment]:
         """The split's judgments. Of two for the same pair the first counts; `notes` says how often they differ."""
         grades: dict[tuple[str, str], int] = {}
-        for qrel in self._guarded(self._parts[split].qrels_iter):
+        for qrel in _guarded(self._name, self._parts[split].qrels_iter):
             pair, grade = (qrel.query_id, qrel.doc_id), int(qrel.relevance)
             if abs(grade) > LARGEST_GRADE:
                 problem = f"document {qrel.doc_id!r} has grade {grade}, and {LARGEST_GRADE:,} is the most"
@@ -88,12 +128,3 @@ class IrDataset:
             elif grades[pair] != grade:
                 note = "judgments dropped because an earlier one has another grade"
                 self.notes[note] = self.notes.get(note, 0) + 1
-
-    def _guarded(self, iterate: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        """The items of ir_datasets; an error inside it, such as a failed download, becomes an InputError."""
-        try:
-            yield from iterate()
-        except Exception as error:
-            reason = first_line(error)
-            problem = f"ir_datasets could not read irds:{self._name} ({reason})"
-            raise InputError(problem, do="check your connection, and its documentation for what it needs") from error

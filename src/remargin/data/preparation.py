@@ -19,7 +19,7 @@ from remargin.data.ids import Ids
 from remargin.data.source import Judgment, Source, Text, checked_texts, unknown_id
 from remargin.data.tables import SKIP, Rejects, batches
 from remargin.data.tokens import TokenStore, TokenWriter
-from remargin.data.triplets import TripletText, TripletWriter, read_triplets
+from remargin.data.triplets import TripletText, TripletWriter, read_triplets, require_triplets
 from remargin.errors import InputError
 from remargin.files.atomic import locked, new_folder, on_disk, refuse_existing
 from remargin.files.checksums import sha256
@@ -112,7 +112,8 @@ def prepare(
         data: what `Collection.load` takes, or None if the triplets are texts.
         model: the model whose tokenizer is used: a folder, "minilm", or a hub name.
         out: the folder to write.
-        triplets: a table of triplets: ids over `data`, or texts; see `read_triplets`.
+        triplets: a table of triplets: ids over `data`, or texts; or the docpairs of ir_datasets over `data`, as
+            "irds:msmarco-passage/train/triples-small". See `read_triplets`.
         query_length: queries are truncated to this many tokens. Without it, to what the model's folder says, but to 512
             at most.
         document_length: documents are truncated to this many tokens; likewise.
@@ -139,8 +140,8 @@ def prepare(
     for prefix in (settings.query_prefix, settings.document_prefix):
         if not encodable(prefix):
             raise InputError(f"prefix {prefix!r} is not text that UTF-8 can hold", do="correct it")
-    if triplets is not None and not Path(triplets).is_file():
-        raise InputError("no such file", file=triplets, do="check the path")
+    if triplets is not None:
+        require_triplets(Path(triplets))
     read = [Path(given) for given in (triplets, model) if given is not None]
     for path in (*([] if data is None else named_paths(data)), *read):
         if on_disk(str(path)) is not None and path.resolve().is_relative_to(out.resolve()):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remargin.data.collection import Collection
+from remargin.data.irds import doc_pairs, irds_name
 from remargin.data.shuffle import Shuffle
 from remargin.data.tables import (
     SKIP,
@@ -164,15 +165,19 @@ class TripletText(NamedTuple):
 
 
 def read_triplets(path: Path, rejects: Rejects, ids: bool) -> tuple[bool, Iterator[TripletText]]:
-    """Triplets of a table, and whether they are ids over a collection (else texts).
+    """Triplets of a table or of ir_datasets, one by one, and whether they are ids over a collection (else texts).
 
-    Columns: `query`, `positive`, `negative` for texts, `query_id`, `positive_id`, `negative_id` for ids; several
-    negatives as `negative_1`, `negative_2`, or as a list in JSONL and Parquet. Optional: `positive_score` and
+    `irds:NAME` is a data set of ir_datasets with docpairs, which are triplets of ids.
+
+    Columns of a table: `query`, `positive`, `negative` for texts, `query_id`, `positive_id`, `negative_id` for ids;
+    several negatives as `negative_1`, `negative_2`, or as a list in JSONL and Parquet. Optional: `positive_score` and
     `negative_score` (`negative_score_1`, ...), or a list `scores`, the positive's first. A TSV without a header that
     has three columns is query, positive, negative: taken for ids or texts as the argument `ids` says. One of five, the
     first two of them numbers, is the format published for MS MARCO: positive_score, negative_score, query_id,
     positive_id, negative_id.
     """
+    if (name := irds_name(path)) is not None:
+        return True, _numbered_pairs(name, doc_pairs(name), rejects)
     names = _headless(path) if path.name.removesuffix(".gz").endswith(".tsv") else None
     if names is not None:
         return ids or names == SCORED_IDS, _parsed(path, headless_rows(path, rejects, names), "", rejects)
@@ -188,8 +193,35 @@ def read_triplets(path: Path, rejects: Rejects, ids: bool) -> tuple[bool, Iterat
     return bool(suffix), _parsed(path, itertools.chain([first], rows), suffix, rejects)
 
 
+def _numbered_pairs(name: str, pairs: Iterator[tuple[str, str, str]], rejects: Rejects) -> Iterator[TripletText]:
+    for number, (query, positive, negative) in enumerate(pairs, 1):
+        if positive == negative:
+            problem = "its positive is also its negative"
+            rejects.add(InputError(problem, file=f"irds:{name}", line=number, id=positive, do=SKIP))
+        else:
+            yield TripletText(query, positive, [negative], None, number)
+
+
+def require_triplets(path: Path) -> None:
+    """Refuse triplets that are not there, before any work.
+
+    Args:
+        path: a table, or `irds:NAME`.
+    """
+    if (name := irds_name(path)) is not None:
+        doc_pairs(name)
+    elif not path.is_file():
+        raise InputError("no such file", file=path, do="check the path")
+
+
+def triplets_hash(path: Path) -> str:
+    """What tells triplets from others: the hash of a table, the name of a data set, whose downloads have checksums."""
+    require_triplets(path)
+    return str(path) if irds_name(path) is not None else sha256(path)
+
+
 def read_id_triplets(path: Path, rejects: Rejects, collection: Collection | None = None) -> Iterator[TripletText]:
-    """Triplets of a table of ids. Triplets with ids that the collection lacks go to `rejects`."""
+    """Triplets of ids, of a table or of ir_datasets. Triplets with ids that the collection lacks go to `rejects`."""
     are_ids, triplets = read_triplets(path, rejects, ids=True)
     if not are_ids:
         do = "give query_id, positive_id and negative_id, as `remargin mine` writes them"

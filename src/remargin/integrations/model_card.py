@@ -244,7 +244,7 @@ def _loss(settings: dict[str, Any], model: BiEncoder) -> str:
     from remargin.training.settings import LossSettings
 
     try:
-        return repr(LossSettings(**settings).build(model.similarity))
+        return repr(LossSettings(**settings).build(model.similarity, model.dimension))
     except (TypeError, ValueError):
         return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 

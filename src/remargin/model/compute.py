@@ -83,6 +83,7 @@ class Compute(nn.Module):
             raise InputError(f"unknown engine {engine!r}", do=f"use {', '.join(get_args(EngineName))}")
         self.dtype = dtype
         self.pooling: str = model.pooling
+        self._dims: int | None = getattr(model, "dims", None)
         config = model.backbone.config
         self._width = int(config.hidden_size)
         head_size = self._width // (getattr(config, "num_attention_heads", None) or 1)
@@ -187,7 +188,7 @@ class Compute(nn.Module):
             pooled = self.projection(pooled.to(self.dtype))
             if self.pooling.endswith("+pooler"):
                 pooled = pooled.tanh()
-        vectors: Tensor = pooled.float()
+        vectors: Tensor = pooled[:, : self._dims].float()
         return vectors
 
     @torch.no_grad()

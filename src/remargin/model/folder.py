@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from remargin.errors import InputError, first_line
 from remargin.files.checksums import sha256, verify_files
@@ -53,6 +53,7 @@ class Settings:
     document_prefix: str = ""
     dense: Path | None = None
     norm: Path | None = None
+    dims: tuple[int, ...] = ()  # that vectors can be truncated to
 
     def texts(
         self, longest: int | None, lengths: tuple[int, int] | None, given: Mapping[str, Any]
@@ -182,6 +183,7 @@ def read_texts(folder: Path, transformer: Path) -> dict[str, Any]:
     return {
         "query_length": field_of(ours, "query_length", Size, ours_file),
         "document_length": field_of(ours, "document_length", Size, ours_file),
+        "dims": tuple(field_of(ours, "dims", list[Size], ours_file, ())),
         "max_length": field_of(bert, "max_seq_length", Size, bert_file) or _tokenizer_length(transformer),
         "query_prefix": first_prompt(prompts, "query", default_prompt),
         "document_prefix": first_prompt(prompts, "document", "passage", "corpus", default_prompt),
@@ -322,19 +324,19 @@ def write_settings(folder: Path, settings: Settings, projection: nn.Linear | Non
     prompts = {"query": settings.query_prefix, "document": settings.document_prefix}
     card = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": settings.similarity}
     _write(folder / CARD, card)
-    lengths = {"query_length": settings.query_length, "document_length": settings.document_length}
+    own: dict[str, Any] = {"query_length": settings.query_length, "document_length": settings.document_length}
+    own |= {"dims": list(settings.dims)} if settings.dims else {}
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    write_header(
-        folder / OURS, {"format": FORMAT, **lengths, "sha256": {name: sha256(folder / name) for name in files}}
-    )
+    write_header(folder / OURS, {"format": FORMAT, **own, "sha256": {name: sha256(folder / name) for name in files}})
 
 
 class ModelHeader(TypedDict):
-    """The lengths of a model that we wrote, and the checksums of its files."""
+    """The lengths of a model that we wrote, dimensions that it can be truncated to, and the checksums of its files."""
 
     format: str
     query_length: Size
     document_length: Size
+    dims: NotRequired[list[Size]]
     sha256: Checksums
 
 

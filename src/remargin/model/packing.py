@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import logging
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from remargin.model.products import attention_by_products
 from remargin.model.tokenizer import Tokens
+from remargin.model.windows import pays, window_attention
 
 log = logging.getLogger(__name__)
 
@@ -159,6 +160,7 @@ def attend(
     scale: float,
     bias: Tensor | None = None,
     window: int | None = None,
+    causal: bool = False,
     dropout: AttentionDropout = NONE_DROPPED,
     kernels: Kernels = NO_KERNELS,
 ) -> Tensor:
@@ -167,47 +169,65 @@ def attend(
     Args:
         bias: (heads, L, L) to add to the scores of tokens at two positions; L is `packed.longest`.
         window: tokens further apart than that do not see each other.
+        causal: a token sees none behind it.
         dropout: on the attention weights.
         kernels: those that fit; see `choose_kernels`.
     """
     if bias is None and qkv.dtype in (torch.bfloat16, torch.float16) and qkv.is_cuda:
-        if kernels.ours is not None and window is None:
+        if kernels.ours is not None and window is None and not causal:
             return kernels.ours(qkv, packed.bounds, packed.longest, scale, *dropout)
         if kernels.varlen is not None and not dropout.share:
-            options = {} if window is None else {"window_size": (window, window)}
+            before = -1 if window is None else window
+            options = {"window_size": (before, 0 if causal else before)} if causal or window is not None else {}
             bounds, longest = packed.bounds, packed.longest
             return kernels.varlen(*qkv.unbind(1), bounds, bounds, longest, longest, scale=scale, **options)
-    return _padded_attention(qkv, packed, scale, bias, window, dropout.share)
+    if bias is None and window is not None and pays(packed.longest, window):
+        attention = partial(_attention, scale=scale, dropout=dropout.share)
+        return window_attention(qkv, packed.texts, window, causal, attention)
+    return _padded_attention(qkv, packed, scale, bias, window, causal, dropout.share)
 
 
 def _padded_attention(
-    qkv: Tensor, packed: Packed, scale: float, bias: Tensor | None, window: int | None, dropout: float
+    qkv: Tensor, packed: Packed, scale: float, bias: Tensor | None, window: int | None, causal: bool, dropout: float
 ) -> Tensor:
     texts, longest, tokens = len(packed.bounds) - 1, packed.longest, len(packed.ids)
     whole = texts * longest == tokens  # all as long as the longest: nothing to pad
+    mask = None
     if whole:
         q, k, v = qkv.view(texts, longest, *qkv.shape[1:]).permute(2, 0, 3, 1, 4)
-        mask = None
     else:
         place = torch.arange(longest, device=qkv.device)
         rows = (packed.bounds[:-1, None] + place).clamp(max=tokens - 1)
         padded = qkv.flatten(1).index_select(0, rows.flatten()).view(texts, longest, *qkv.shape[1:])
         q, k, v = padded.permute(2, 0, 3, 1, 4)
-        # A text without tokens sees one all the same: its output is never read, but must be a number.
-        mask = (place < (packed.bounds[1:] - packed.bounds[:-1]).clamp(min=1)[:, None])[:, None, None, :]
-    if window is not None and window < longest - 1:
-        place = torch.arange(longest, device=qkv.device)
-        near = (place[:, None] - place[None, :]).abs() <= window
-        mask = near if mask is None else mask & near
+        if not causal:  # else padding is behind all that a token sees
+            # A text without tokens sees one all the same: its output is never read, but must be a number.
+            mask = (place < (packed.bounds[1:] - packed.bounds[:-1]).clamp(min=1)[:, None])[:, None, None, :]
+    near = _near(longest, window, causal, qkv.device)
+    if near is not None:
+        itself = torch.eye(longest, dtype=torch.bool, device=qkv.device)  # or padding would see nothing, which is NaN
+        mask = near if mask is None else mask & near | itself
     if bias is not None:
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
-    if qkv.device.type == "cpu" and qkv.dtype == torch.bfloat16:
-        out = attention_by_products(q, k, v, mask, scale, dropout)
-    else:
-        mask = mask if mask is None or bias is None else mask.to(qkv.dtype)
-        out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, dropout_p=dropout)
-    out = out.transpose(1, 2).flatten(0, 1)
+    out = _attention(q, k, v, mask, scale, dropout).transpose(1, 2).flatten(0, 1)
     return out if whole else out.index_select(0, packed.texts * longest + packed.positions)
+
+
+def _near(length: int, window: int | None, causal: bool, device: torch.device) -> Tensor | None:
+    """Which of a text's tokens see which, (length, length); None if all see all."""
+    window = length if window is None else window
+    if window >= length - 1 and not causal:
+        return None
+    place = torch.arange(length, device=device)
+    before = place[:, None] - place[None, :]
+    return (before <= window) & (before >= (0 if causal else -window))
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout: float) -> Tensor:
+    if q.device.type == "cpu" and q.dtype == torch.bfloat16:
+        return attention_by_products(q, k, v, mask, scale, dropout)
+    mask = mask if mask is None or mask.dtype == torch.bool else mask.to(q.dtype)
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, dropout_p=dropout)
 
 
 def choose_kernels(head_size: int, dtype: torch.dtype) -> Kernels:
@@ -254,13 +274,19 @@ def register_interface() -> str:
 
 def _interface(
     module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, packed: Packed, kernels: Kernels,
-    scaling: float | None = None, sliding_window: int | None = None, **_: Any,
+    scaling: float | None = None, sliding_window: int | None = None, **others: Any,
 ) -> tuple[Tensor, None]:  # fmt: skip
     """`attend` as transformers calls it, in a model that got `packed` and `kernels` in its forward pass.
 
     There is no mask, and one row that holds all texts. Attention dropout is left out.
     """
+    for name in ("softcap", "s_aux"):
+        if others.get(name) is not None:
+            raise NotImplementedError(f"attention with {name}")
+    groups = query.shape[1] // key.shape[1]  # of query heads that share keys and values
+    key, value = (each if groups == 1 else each.repeat_interleave(groups, dim=1) for each in (key, value))
     qkv = torch.stack([query, key, value], dim=3)[0].permute(1, 2, 0, 3)
     window = None if sliding_window is None else sliding_window - 1
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return attend(qkv, packed, scale, window=window, kernels=kernels).unsqueeze(0), None
+    causal = bool(getattr(module, "is_causal", False))
+    return attend(qkv, packed, scale, window=window, causal=causal, kernels=kernels).unsqueeze(0), None

@@ -29,6 +29,7 @@ LONGER = "give a longer length (--length)"
 
 
 Kind = Literal["documents", "queries"]
+Truncate = Literal["only_second", "longest_first"]
 
 
 @dataclass
@@ -151,19 +152,21 @@ class Tokenizer:
         encodings = self._truncating(length).encode_batch_fast(list(texts))
         return _joined(encodings), len(_overflowing(encodings))
 
-    def pairs(self, pairs: Sequence[tuple[str, str]], length: int) -> PairTokens:
-        """Each query and its document as one text of at most `length` tokens. Only documents are truncated.
+    def pairs(self, pairs: Sequence[tuple[str, str]], length: int, truncate: Truncate = "only_second") -> PairTokens:
+        """Each query and its document as one text of at most `length` tokens.
+
+        Only documents are truncated; with "longest_first", for pairs of two documents, the longer one of each pair.
 
         >>> pairs = tokenizer.pairs([("how do margins adapt", "the value of the text")], length=9)
         >>> pairs.tokens.lengths.tolist(), pairs.types.tolist(), pairs.truncated
         ([9], [0, 0, 0, 0, 0, 0, 1, 1, 1], 1)
         """
-        queries = list(dict.fromkeys(query for query, _ in pairs))
+        queries = list(dict.fromkeys(query for query, _ in pairs)) if truncate == "only_second" else []
         for query, room in zip(queries, self.room(queries, length).tolist(), strict=True):
             if room < 1:
                 shown = query if len(query) < 50 else f"{query[:45]}..."
                 raise InputError(f"query {shown!r} leaves no room for a document in {length} tokens", do=LONGER)
-        encodings = self._truncating(length, "only_second").encode_batch_fast(list(pairs))
+        encodings = self._truncating(length, truncate).encode_batch_fast(list(pairs))
         tokens = _joined(encodings)
         types = np.fromiter(chain.from_iterable(e.type_ids for e in encodings), np.uint8, len(tokens.ids))
         return PairTokens(tokens, types, len(_overflowing(encodings)))

@@ -37,6 +37,7 @@ class TwoEncoders(BiEncoder):
             query_length=documents.query_length,
             document_prefix=documents.document_prefix,
             precision=documents.precision,
+            dims=documents.dims,
         )
         for what in ("dimension", "similarity"):
             mine, theirs = getattr(queries, what), getattr(documents, what)

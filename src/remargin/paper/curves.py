@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED
+from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED, whole_run
 from remargin.reports.figures import LineFigure, Panel, Series
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table, number
@@ -61,7 +61,7 @@ def _tasks(systems: Systems, results: Results) -> Iterator[Task]:
 
 def _specs(plan: Plan, choice: Choice) -> dict[int, RunSpec]:
     """The chosen run with each batch size, always of full length."""
-    whole = replace(choice.spec, early_stopping=False)
+    whole = whole_run(plan, choice)
     return {size: replace(whole, batch_size=size, rate=plan.rate_for(whole.rate, size)) for size in _sizes(plan)}
 
 
@@ -106,7 +106,8 @@ def _draw(systems: Systems, name: str, title: str, results: Results, findings: M
     ]
     first, last = f"{min(shares):.0%}", f"{max(shares):.0%}"
     summary = [f"{MEASURE} is highest after {first if first == last else f'{first} to {last}'} of training."]
-    settings = {"batch sizes": sizes, "triplets": plan.triplets, "validated every": plan.validate_every}
+    every = plan.curve_validate_every or plan.validate_every
+    settings = {"batch sizes": sizes, "triplets": plan.triplets, "validated every": every}
     return Section(name, title, summary, [table], [figure], settings, [])
 
 

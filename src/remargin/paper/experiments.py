@@ -21,6 +21,7 @@ from remargin.paper import (
 from remargin.paper.beyond.experiments import BEYOND
 from remargin.study.experiment import Experiment
 
+ALL, CLAIMS = "all", "claims"  # names beside those of experiments: all of the paper's, and only the verdicts
 EXPERIMENTS: dict[str, Experiment[Any]] = {
     experiment.name: experiment
     for experiment in (

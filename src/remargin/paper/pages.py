@@ -8,13 +8,16 @@ from pathlib import Path
 from remargin.errors import InputError
 from remargin.files.atomic import refuse_existing
 from remargin.paper.claims.table import claims
-from remargin.paper.experiments import EVERY
+from remargin.paper.experiments import CLAIMS, EVERY
 from remargin.paper.findings import Findings
-from remargin.paper.running import CLAIMS
+from remargin.paper.regimes import side_by_side, study_folder, titled
+from remargin.paper.running import sections_of
 from remargin.reports.collect import sections_in, studies_in
 from remargin.reports.page import write_page
 from remargin.reports.sections import Section
 from remargin.study.files import is_packed
+from remargin.study.header import is_study
+from remargin.study.plan import PAPERS, REGIMES
 from remargin.study.results import Results
 
 
@@ -57,8 +60,15 @@ def report(
 
 
 def _sections(folder: Path, named: bool) -> list[Section]:
-    if is_packed(folder):
-        return list(draw_packed(Results.open(folder, say=lambda line: None)).values())
+    folders = {regime: study_folder(folder, regime) for regime in REGIMES}
+    if any(is_packed(path) for path in folders.values()):
+        studies = {
+            regime: Results.open(path, say=lambda line: None) for regime, path in folders.items() if is_packed(path)
+        }
+        drawn = {regime: draw_packed(results) for regime, results in studies.items()}
+        return side_by_side(drawn, {regime: results.plan for regime, results in studies.items()})
+    if is_study(folders[PAPERS]):
+        return sections_of(folder)
     return sections_in(folder, named, order=[*EVERY, CLAIMS])
 
 
@@ -71,4 +81,4 @@ def draw_packed(results: Results) -> dict[str, Section]:
         for name, experiment in EVERY.items()
         if experiment in findings
     }
-    return {**sections, CLAIMS: claims(findings)}
+    return {name: titled(section, results.plan) for name, section in {**sections, CLAIMS: claims(findings)}.items()}

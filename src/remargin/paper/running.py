@@ -13,8 +13,9 @@ from remargin.files.atomic import locked
 from remargin.paper.beyond.collections import TOGETHER, draw_together
 from remargin.paper.claims.claim import Verdict
 from remargin.paper.claims.table import check_claims, claims
-from remargin.paper.experiments import EVERY, EXPERIMENTS
+from remargin.paper.experiments import ALL, CLAIMS, EVERY, EXPERIMENTS
 from remargin.paper.findings import Findings
+from remargin.paper.regimes import TITLES, plan_of, side_by_side, study_folder, titled
 from remargin.paper.released import released_loss
 from remargin.progress import tell
 from remargin.reports.collect import studies_in
@@ -22,12 +23,10 @@ from remargin.reports.page import write_page
 from remargin.reports.sections import FILE, Section
 from remargin.study.experiment import Experiment, declared_by
 from remargin.study.header import is_study, planned_before, require_own_folder
-from remargin.study.plan import Plan
+from remargin.study.plan import REGIMES, SHARED, Plan
 from remargin.study.results import NotTrained, Results
 from remargin.study.scheduler import Schedule, schedule, work_through
 from remargin.study.study import Study
-
-ALL, CLAIMS = "all", "claims"
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ def reproduce(
     settings: Mapping[str, Any] | None = None,
     typed: Collection[str] = (),
     say: Callable[[str], None] = tell,
+    regime: str | None = None,
 ) -> Reproduced:
     """Make tables and figures of the paper, and of the study beyond it, with your own models and data.
 
@@ -66,11 +66,14 @@ def reproduce(
         budget: the most triplets of a run; sweeps, validations and grids shrink with it.
         zero_shot: other collections, for table 5.
         also_test: further test collections for tables 3 and 4.
-        triplets: a table of ids to train on, instead of BM25's negatives. Its scores, if any, are the teacher's.
+        triplets: a table of ids or "irds:NAME" (docpairs of ir_datasets) to train on, instead of BM25's negatives. Its
+            scores, if any, are the teacher's.
         jobs: how many runs are trained at once.
         settings: fields of `Plan`: how much to train, and the grids. Without any, a study resumes as it was planned.
         typed: the fields of the plan that the budget must not shrink.
         say: gets progress messages.
+        regime: shared or paper, see `remargin.paper.regimes`; each has its own study in the folder. With `data` it is
+            shared if not given; without, all studies are drawn that are there.
 
     Raises:
         InputError: for bad input, and for a table whose runs are missing and cannot be trained.
@@ -82,27 +85,34 @@ def reproduce(
         ['loss-geometry']
     """
     out, names = Path(out), experiment_names(experiments)
-    if data is None and not is_study(out) and names and not any(EVERY[n].needs_results for n in names):
+    folders = [study_folder(out, one) for one in (REGIMES if regime is None else [regime])]
+    studies = [folder for folder in folders if is_study(folder)]
+    if data is None and not studies and names and not any(EVERY[n].needs_results for n in names):
         require_own_folder(out)
         sections = [EVERY[name].section(None).save(out / name, overwrite=True) for name in names]
         return Reproduced(sections, _page(out, "The paper's experiments"))
-    if data is None and not is_study(out) and studies_in(out):
+    if data is None and not studies and studies_in(out):
         drawn = draw_together(out, names or list(TOGETHER), say)
         sections = [section.save(out / section.name, overwrite=True) for section in drawn]
         return Reproduced(sections, _page(out, f"Beyond the paper: {out.absolute().name}"))
     if data is None:
-        require_study(out)
-        results = Results.open(out, say)
-        sections = draw_experiments(results, names)
+        require_study(studies[0] if studies else folders[0])
+        opened = [Results.open(folder, say) for folder in studies]
+        sections = [path for results in opened for path in draw_experiments(results, names)]
+        name = opened[0].name
     else:
         if "zero-shot" in names and len(names) == 1 and not zero_shot:
             raise InputError("no other collections", do="name them: --zero-shot scifact cranfield")
-        study = open_study(out, data, model, budget, zero_shot, also_test, triplets, jobs, settings, typed, say)
-        results, sections = study.results, run_experiments(study, names)
-    return Reproduced(sections, _page(out, f"{results.name}: the paper's experiments"))
+        require_own_folder(out)
+        given = (data, model, budget, zero_shot, also_test, triplets, jobs, settings, typed, say)
+        study = open_study(folders[0], *given, regime=regime or SHARED)
+        name, sections = study.results.name, run_experiments(study, names)
+    return Reproduced(sections, _page(out, f"{name}: the paper's experiments"))
 
 
-def planned(experiments: str | Sequence[str], out: str | Path, *given: Any, **named: Any) -> Schedule:
+def planned(
+    experiments: str | Sequence[str], out: str | Path, *given: Any, regime: str | None = None, **named: Any
+) -> Schedule:
     """What `reproduce` would train and measure with the same arguments; nothing is trained, and no study begun.
 
     >>> plan = planned("target-evolution", "study", "docstrings:json,csv", {"tiny": model_folder}, budget=64, say=str)
@@ -111,7 +121,9 @@ def planned(experiments: str | Sequence[str], out: str | Path, *given: Any, **na
     """
     with TemporaryDirectory() as scratch:
         require_own_folder(Path(out))
-        study = open_study(out if is_study(Path(out)) else Path(scratch) / "study", *given, **named)
+        regime = regime or SHARED
+        folder = study_folder(Path(out), regime)
+        study = open_study(folder if is_study(folder) else Path(scratch) / "study", *given, **named, regime=regime)
         return schedule(study.results, declared_by(_experiments(experiment_names(experiments))))
 
 
@@ -127,14 +139,19 @@ def open_study(
     settings: Mapping[str, Any] | None = None,
     typed: Collection[str] = (),
     say: Callable[[str], None] = tell,
+    *,
+    regime: str = SHARED,
 ) -> Study:
     """The study in a folder, begun or resumed; see `reproduce`. Says how the budget scales the plan."""
     out, given = Path(out), dict(settings or {})
     if not model:
         raise InputError("no encoder to start from", do="give --model NAME=PATH")
+    if budget is not None and regime != SHARED:
+        problem = f"a budget scales {TITLES[SHARED]}"
+        raise InputError(problem, do="set the triplets of a training run instead: --epoch, --sweep-triplets")
     require_own_folder(out)
     before = None if given or budget is not None else planned_before(out)
-    whole = before or Plan.of(given)
+    whole = before or plan_of(regime, given)
     chosen = whole
     if budget is not None and budget < whole.triplets:
         # The paper's learning rate is for hundreds of times as many triplets.
@@ -184,7 +201,7 @@ def _drawn(results: Results, names: Sequence[str]) -> list[Path]:
             lacking = error
             results.say(f"{experiment.name} is left out: {error.problem}")
         else:
-            section = experiment.draw(results, findings[experiment])
+            section = titled(experiment.draw(results, findings[experiment]), results.plan)
             folders.append(section.save(results.out / experiment.name, overwrite=True))
     if lacking and not folders:
         raise lacking
@@ -193,7 +210,7 @@ def _drawn(results: Results, names: Sequence[str]) -> list[Path]:
         raise InputError("has no experiments yet", file=results.out, do="make some: `remargin reproduce NAME`")
     if names and not any(experiment in findings for experiment in EXPERIMENTS.values()):
         return folders  # nothing that the paper's claims are about
-    return [*folders, claims(findings).save(results.out / CLAIMS, overwrite=True)]
+    return [*folders, titled(claims(findings), results.plan).save(results.out / CLAIMS, overwrite=True)]
 
 
 def verdicts(results: Results) -> list[Verdict]:
@@ -229,9 +246,16 @@ def _experiments(names: Sequence[str]) -> list[Experiment[Any]]:
     return [EVERY[name] for name in names]
 
 
-def sections_of(folder: Path) -> list[Section]:
-    """The sections that a study's folder has so far, in the paper's order."""
-    return [Section.load(folder / name) for name in (*EVERY, CLAIMS) if (folder / name / FILE).exists()]
+def sections_of(out: Path) -> list[Section]:
+    """The sections that a study's folder has so far, in the paper's order, with those of both regimes side by side."""
+    by_regime, plans = dict[str, dict[str, Section]](), dict[str, Plan]()
+    for regime in REGIMES:
+        folder = study_folder(out, regime)
+        there = [name for name in (*EVERY, CLAIMS) if (folder / name / FILE).exists()]
+        by_regime[regime] = {name: Section.load(folder / name) for name in there}
+        if (plan := planned_before(folder)) is not None:
+            plans[regime] = plan
+    return side_by_side(by_regime, plans)
 
 
 def require_study(out: Path) -> None:

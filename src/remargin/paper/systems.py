@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from remargin.evaluation.comparison import Scores
+from remargin.study.plan import Plan
 from remargin.study.results import LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result, Results
+from remargin.study.specs import RunSpec
 from remargin.study.systems import (
     CONTRASTIVE,
     STATIC,
     STATIC_IN_BATCH,
     UNTUNED_MARGIN,
+    Choice,
     System,
     declare,
     system,
@@ -44,6 +48,11 @@ def taught(name: str, **others: Any) -> System:
     """
     second = CONTRASTIVE if others.get("in_batch") else None
     return system(name, tuned="teacher scale", second_teacher=second, target="teacher", **others)
+
+
+def whole_run(plan: Plan, choice: Choice) -> RunSpec:
+    """The run of figures 4 to 6: the chosen one, never stopped early; at a constant rate in the paper's regime."""
+    return replace(choice.spec, early_stopping=False, validate_every=plan.curve_validate_every, **plan.constant_rate)
 
 
 def measured_runs(results: Results, model: str, system: System, every_seed: bool) -> Iterator[Task]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
-from remargin.paper.systems import DISTRIBUTED
+from remargin.paper.systems import DISTRIBUTED, whole_run
 from remargin.reports.figures import LineFigure, Panel, Series
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
 from remargin.study.results import Results
-from remargin.study.specs import RunSpec
-from remargin.study.systems import Choice, choose, declare
+from remargin.study.systems import choose, declare
 from remargin.study.targets import SHOWN, BatchTargets, rolling_mean
 from remargin.study.tasks import Task
 
@@ -41,15 +40,10 @@ class TargetEvolution:
     last_high: float
 
 
-def _spec(choice: Choice) -> RunSpec:
-    """The run with distributed targets, of full length."""
-    return replace(choice.spec, early_stopping=False)
-
-
 def _tasks(results: Results) -> Iterator[Task]:
     for model in results.models:
         choice = declare(results, model, DISTRIBUTED)
-        yield from choice.runs([_spec(choice)])
+        yield from choice.runs([whole_run(results.plan, choice)])
 
 
 def findings(results: Results) -> Mapping[str, TargetEvolution]:
@@ -81,7 +75,7 @@ def draw(results: Results, findings: Mapping[str, TargetEvolution]) -> Section:
 
 
 def _targets(results: Results, model: str) -> list[BatchTargets]:
-    return results.run(_spec(choose(results, model, DISTRIBUTED))).targets()
+    return results.run(whole_run(results.plan, choose(results, model, DISTRIBUTED))).targets()
 
 
 def _evolution(targets: list[BatchTargets]) -> TargetEvolution:

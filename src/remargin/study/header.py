@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
+from remargin.data.triplets import triplets_hash
 from remargin.errors import InputError
 from remargin.files.atomic import is_scratch, locked, resolved
-from remargin.files.checksums import sha256
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import FieldsOf
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
@@ -23,6 +23,7 @@ FILE = "study.json"
 FORMAT = "remargin-study-1"
 AGAIN = "choose another place, or delete it"
 RUNS, WORK = "runs", "work"
+PAPERS_STUDY = "regime-paper"  # the study in the paper's regime, within the one in the shared regime
 GRIDS = ("margins", "temperatures", "teacher_scales")
 SPLITS = ("train", "dev", "test")
 OPTIONAL = ("zero_shot", "also_test")  # not every experiment needs them
@@ -54,10 +55,11 @@ def require_own_folder(out: Path) -> None:
     """Refuse a folder for a study that has files in it, unless they are those of a study."""
     if resolved(out).exists() and not out.is_dir():
         raise InputError("is not a folder", file=out, do="choose another place")
-    ours = [out / FILE, out / "loss-geometry" / SECTION]
+    ours = [out / FILE, out / PAPERS_STUDY / FILE, out / "loss-geometry" / SECTION]
     if not out.exists() or any(path.exists() for path in ours):
         return
-    if any(path.name != "loss-geometry" and not is_scratch(path) for path in out.iterdir()):  # one that was stopped
+    begun = ("loss-geometry", PAPERS_STUDY)  # if it was stopped
+    if any(path.name not in begun and not is_scratch(path) for path in out.iterdir()):
         raise InputError("has other files in it", file=out, do="choose another place")
 
 
@@ -96,7 +98,7 @@ def describe(
         "stems": {column.name: stems(column) for column in zero_shot},
         "also_test": [column.name for column in also_test],
         "tested_on": _judgments(zero_shot) | {test_name(c): h for c in also_test for h in _judgments([c]).values()},
-        "triplets": None if triplets is None else sha256(triplets),
+        "triplets": None if triplets is None else triplets_hash(triplets),
         "plan": plan.plain(),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -14,11 +15,10 @@ from typing import Annotated, Any, TypedDict
 
 from remargin.data.collection import Collection
 from remargin.data.tables import Rejects
-from remargin.data.triplets import TripletText, read_id_triplets
+from remargin.data.triplets import TripletText, read_id_triplets, triplets_hash
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate, require_measures
 from remargin.files.atomic import is_scratch, locked, new_file, remove_left, resolved
-from remargin.files.checksums import sha256
 from remargin.files.hashes import texts_fingerprint
 from remargin.files.headers import read_header, write_header
 from remargin.files.parts import remove_parts
@@ -94,7 +94,7 @@ def curve(
         shares: of the training queries, two or more.
         seeds: one training run for each, on every share.
         measure: by its ir_measures name.
-        triplets: a table of ids, as `mine` writes it. Without it, triplets are mined with BM25.
+        triplets: a table of ids, as `mine` writes it, or "irds:NAME". Without it, triplets are mined with BM25.
         skip_bad: leave bad input out, and count it.
         say: called with progress messages.
         **options: further options of `fit`: steps, target, batch_size, ...
@@ -128,13 +128,10 @@ def curve(
         asked = {**options, "skip_bad": skip_bad}
         _take_folder(out, _inputs(train, test, start, triplets), measure, asked)
         table = Path(triplets) if triplets is not None else _mined(train, out / TRIPLETS, options, say)
-        rejects = Rejects(skip=skip_bad)
-        rows = list(read_id_triplets(table, rejects, train))
-        if rejects.count:
-            say(f"skipped bad triplets: {rejects.describe()}")
         before = _scores(out / BEFORE, test, partial(_measured, start, test, measure))
-        runs = _Runs(str(data), str(model), out / "runs", test, measure, asked, len(shares) * len(seeds), say)
-        trained = [runs.trained(share, queries, rows, seeds) for share, queries in subsets.items()]
+        count = len(shares) * len(seeds)
+        runs = _Runs(str(data), str(model), out / "runs", table, train, test, measure, asked, count, say)
+        trained = [runs.trained(share, queries, seeds) for share, queries in subsets.items()]
         found = grown(measure, before, trained)
         about = {"data": str(data), "model": str(model), "shares": shares, "seeds": list(seeds), "options": asked}
         write_header(out / CURVE, _plain({"format": CURVE_FORMAT, **about, **curve_json(found)}))
@@ -200,7 +197,7 @@ def _inputs(train: Collection, test: Collection, model: BiEncoder, triplets: str
         "texts": " ".join(texts),
         "judgments": hashlib.blake2b(judgments, digest_size=16).hexdigest(),
         "model": model.fingerprint(),
-        "triplets": "mined" if triplets is None else sha256(Path(triplets)),
+        "triplets": "mined" if triplets is None else triplets_hash(Path(triplets)),
     }
 
 
@@ -266,6 +263,8 @@ class _Runs:
     data: str
     model: str
     folder: Path
+    triplets: Path
+    train: Collection
     test: Collection
     measure: str
     options: dict[str, Any]
@@ -273,46 +272,52 @@ class _Runs:
     say: Callable[[str], None]
     done: int = 0
 
-    def trained(self, share: float, queries: list[str], rows: list[TripletText], seeds: Sequence[int]) -> Trained:
+    def trained(self, share: float, queries: list[str], seeds: Sequence[int]) -> Trained:
         """A share with the scores of all its seeds."""
-        wanted = set(queries)
-        own = [row for row in rows if row.query in wanted]
-        if not own:
-            problem = f"no triplets for the {len(queries):,} queries of share {share:g}"
-            raise InputError(problem, file=self.folder.parent, do="give larger shares, or triplets of all queries")
-        pairs = len({(row.query, row.positive) for row in own})
         folder = self.folder / f"{share:g}"
+        if not (folder / TRIPLETS).exists():
+            self._write_share(folder / TRIPLETS, share, set(queries))
+        pairs = len({(row.query, row.positive) for row in read_id_triplets(folder / TRIPLETS, Rejects())})
         scores = {}
         for seed in seeds:
             self.done += 1
             name = f"{self.done} of {self.count}: share {share:g}, {pairs:,} pairs, seed {seed}"
-            train = partial(self._train, folder, own, seed, name)
+            train = partial(self._train, folder, seed, name)
             scores[seed] = _scores(folder / f"seed-{seed}.json", self.test, train)
             for big in ("data", "checkpoint"):  # with the scores, nothing is left to resume
                 shutil.rmtree(folder / f"seed-{seed}" / big, ignore_errors=True)
         return Trained(share, len(queries), pairs, scores)
 
-    def _train(self, folder: Path, rows: list[TripletText], seed: int, name: str) -> dict[str, float]:
+    def _write_share(self, path: Path, share: float, queries: set[str]) -> None:
+        """The triplets of some queries, one by one: there may be more in all than memory holds."""
+        rejects = Rejects(skip=self.options["skip_bad"])
+        own = (row for row in read_id_triplets(self.triplets, rejects, self.train) if row.query in queries)
+        first = next(own, None)
+        if first is None:
+            problem = f"no triplets for the {len(queries):,} queries of share {share:g}"
+            raise InputError(problem, file=self.folder.parent, do="give larger shares, or triplets of all queries")
+        _write_triplets(path, first, own)
+        if rejects.count:
+            self.say(f"skipped bad triplets: {rejects.describe()}")
+
+    def _train(self, folder: Path, seed: int, name: str) -> dict[str, float]:
         self.say(f"training run {name}")
-        table = folder / TRIPLETS
-        if not table.exists():
-            _write_triplets(table, rows)
-        out = folder / f"seed-{seed}"
+        out, table = folder / f"seed-{seed}", folder / TRIPLETS
         fitted = fit(self.data, self.model, out, triplets=table, seed=seed, resume=True, say=self.say, **self.options)
         scores = _measured(BiEncoder.from_pretrained(fitted.model), self.test, self.measure)
         self.say(f"{self.measure} on test: {sum(scores.values()) / len(scores):.4f}")
         return scores
 
 
-def _write_triplets(path: Path, rows: list[TripletText]) -> None:
+def _write_triplets(path: Path, first: TripletText, others: Iterable[TripletText]) -> None:
     """A table of triplets of ids, with scores if they have some."""
-    count = len(rows[0].negatives)
+    count = len(first.negatives)
     suffixes = [""] if count == 1 else [f"_{i + 1}" for i in range(count)]
     header = ["query_id", "positive_id", *(f"negative_id{suffix}" for suffix in suffixes)]
-    if rows[0].scores is not None:
+    if first.scores is not None:
         header += ["positive_score", *(f"negative_score{suffix}" for suffix in suffixes)]
     with new_file(path) as file:
         file.write("\t".join(header).encode() + b"\n")
-        for row in rows:
+        for row in itertools.chain([first], others):
             fields = [row.query, row.positive, *row.negatives, *(f"{score:.9g}" for score in row.scores or [])]
             file.write("\t".join(fields).encode() + b"\n")

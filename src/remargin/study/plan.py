@@ -19,6 +19,9 @@ AT_LEAST_ONE = (
     "negatives_depth", "validation_depth", "relevant",
 )  # fmt: skip
 WHOLE_GRIDS, HALF_GRIDS = 50_000, 10_000
+# In the shared regime, figures show the training runs of the tables; in the paper's, curves are runs of their own, and
+# they and sweeps train at a constant rate.
+SHARED, PAPERS = REGIMES = ("shared", "paper")
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,15 @@ class Plan:
     relevant: int = 1  # the lowest grade that R counts; 2 for TREC-DL
     validation_depth: int = 1000  # BM25's documents that are re-ranked for a dev query, as in the paper
     full_validation: bool = False  # rank all documents for a dev query instead
+    regime: str = (
+        SHARED  # `paper`: sweeps and curves at a constant rate, see `constant_rate` and `curve_validate_every`
+    )
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise InputError(f"unknown preset {self.preset!r}", do=f"use {', '.join(PRESETS)}")
+        if self.regime not in REGIMES:
+            raise InputError(f"unknown regime {self.regime!r}", do=f"use {', '.join(REGIMES)}")
         if not self.rates:
             object.__setattr__(self, "rates", (pinned(self.preset, batch_size=self.batch_size).learning_rate,))
         for name in ("margins", "temperatures", "teacher_scales", "rates", "seeds"):
@@ -91,6 +99,24 @@ class Plan:
     def steps(self, triplets: int, batch_size: int) -> int:
         """Steps for so many triplets."""
         return max(1, -(-triplets // batch_size))
+
+    @property
+    def constant_rate(self) -> dict[str, Any]:
+        """What runs of sweeps and curves are told of the learning rate: nothing, or that it stays as it is.
+
+        >>> Plan().constant_rate, Plan(regime="paper").constant_rate
+        ({}, {'schedule': 'constant', 'warm_up': 0.0})
+        """
+        return {"schedule": "constant", "warm_up": 0.0} if self.regime == PAPERS else {}
+
+    @property
+    def curve_validate_every(self) -> int | None:
+        """Triplets between validations of curves: None for as many as usual; twice as many in the paper's regime.
+
+        >>> Plan().curve_validate_every, Plan(regime="paper").curve_validate_every
+        (None, 128000)
+        """
+        return 2 * self.validate_every if self.regime == PAPERS else None
 
     def rate_for(self, rate: float, batch_size: int) -> float:
         """A learning rate for another batch size: the paper's is 5e-6 / B; other presets have one for all.
@@ -136,7 +162,7 @@ class Plan:
         'triplets: 100000 instead of 39780811'
         """
         return [
-            f"{f.name}: {_shown(getattr(self, f.name))} instead of {_shown(getattr(before, f.name))}"
+            f"{f.name}: {shown(getattr(self, f.name))} instead of {shown(getattr(before, f.name))}"
             for f in fields(self)
             if getattr(self, f.name) != getattr(before, f.name)
         ]
@@ -151,5 +177,10 @@ def _thinned(grid: tuple[float, ...], budget: int) -> tuple[float, ...]:
     return grid[0], grid[len(grid) // 2], grid[-1]
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value of a plan, for people.
+
+    >>> shown((0.1, 1.0)), shown(None)
+    ('0.1 1', 'None')
+    """
     return " ".join(f"{item:g}" for item in value) if isinstance(value, tuple) else str(value)

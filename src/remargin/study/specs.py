@@ -8,6 +8,7 @@ import re
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from remargin.model.optimisation import Schedule
 from remargin.training.settings import LossSettings
 
 
@@ -30,6 +31,8 @@ class RunSpec:
         warm_up: the share of the steps for linear warm-up; None for the preset's.
         negatives: how many negatives of a triplet are in a step.
         second_round: whether its negatives were mined by the model of the same run without it, see `first_round`.
+        schedule: of the learning rate; None for the preset's.
+        validate_every: triplets between validations; None for the plan's.
     """
 
     model: str
@@ -53,6 +56,8 @@ class RunSpec:
     warm_up: float | None = None
     negatives: int = 1
     second_round: bool = False
+    schedule: Schedule | None = None
+    validate_every: int | None = None
 
     @property
     def first_round(self) -> RunSpec | None:
@@ -107,5 +112,9 @@ class RunSpec:
             "sampler": self.sampler,
             "drop_bins": self.drop_bins,
         }
-        further = {"warm_up": self.warm_up, "per_triplet": None if self.negatives == 1 else self.negatives}
+        further = {
+            "warm_up": self.warm_up,
+            "schedule": self.schedule,
+            "per_triplet": None if self.negatives == 1 else self.negatives,
+        }
         return settings | {name: value for name, value in further.items() if value is not None}

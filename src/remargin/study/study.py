@@ -62,7 +62,7 @@ class Study:
         models: backbones, folders or hub names, by the names that the tables give them.
         plan: how much to train.
         zero_shot: other collections, see `find_column`.
-        triplets: a table of ids to train on, instead of BM25's negatives. If it has scores, they are the teacher's.
+        triplets: a table of ids or "irds:NAME", instead of BM25's negatives. If it has scores, they are the teacher's.
         also_test: further test collections, as TREC-DL 2020 beside 2019.
         say: gets a progress message now and then.
         own_grids: that the plan's margins, temperatures and scales are for this time alone; the folder keeps its own.

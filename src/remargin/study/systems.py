@@ -74,7 +74,7 @@ CONTRASTIVE = system("contrastive", tuned="temperature", target="contrastive")
 
 @dataclass(frozen=True)
 class Sweep:
-    """A grid over a loss parameter, each point a short run on the same triplets: values and their results."""
+    """A grid over a loss parameter, each point a short run on the same triplets, by the seed: values and results."""
 
     points: tuple[tuple[float, Result], ...]
 
@@ -217,7 +217,7 @@ def sweep_runs(results: Results, model: str, system: System) -> Iterator[Train]:
 def _sweep_points(trials: _Trials, plan: Plan, model: str, system: System) -> list[tuple[float, RunSpec]]:
     """A short run for each value of a grid, with the learning rate that dev chooses for the usual value."""
     rate = trials.best(learning_rates(plan, model, system)).rate
-    short = {"triplets": plan.sweep_triplets, "early_stopping": False, "seed": plan.seeds[0]}
+    short = {"triplets": plan.sweep_triplets, "early_stopping": False, "seed": plan.seeds[0], **plan.constant_rate}
     return [(value, system.spec(plan, model, rate, **short, **system.with_value(value))) for value in system.grid(plan)]
 
 

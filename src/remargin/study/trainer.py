@@ -120,7 +120,7 @@ def run_settings(
         plan.preset,
         **{**spec.settings(), "teacher_scale": scale},
         steps=steps,
-        validate_every=min(steps, plan.steps(plan.validate_every, size)),
+        validate_every=min(steps, plan.steps(spec.validate_every or plan.validate_every, size)),
         in_batch_teacher=None if second_teacher is None else str(second_teacher),
         log_every=min(steps, 100),
         save_every=2000 if torch.cuda.is_available() else 50,  # less than a minute or so

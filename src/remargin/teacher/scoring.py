@@ -18,6 +18,7 @@ from remargin.data.collection import Collection
 from remargin.data.id_triplets import IdTriplets, require_tsv
 from remargin.data.scores import PairScore, read_teacher_scores
 from remargin.data.tables import SKIP, Rejects, batches
+from remargin.data.triplets import triplets_hash
 from remargin.errors import InputError
 from remargin.files.atomic import new_file, refuse_existing
 from remargin.files.checksums import sha256
@@ -185,7 +186,7 @@ def _claim(out: Path, overwrite: bool) -> None:
 
 
 def _made_from(triplets: Path, scorer: _Scorer, collection: Collection | None) -> str:
-    known = [sha256(triplets), scorer.fingerprint()]
+    known = [triplets_hash(triplets), scorer.fingerprint()]
     if collection is not None:
         known += [texts_fingerprint(texts) for texts in (collection.queries, collection.documents)]
     return hashlib.blake2b(" ".join(known).encode(), digest_size=16).hexdigest()

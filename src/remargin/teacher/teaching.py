@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from remargin.data.collection import Collection, has_queries, open_source
 from remargin.data.tables import Rejects
@@ -28,6 +29,7 @@ def teach(
     model: str | Path | None = None,
     train_from: str | Path | None = None,
     save_model: str | Path | None = None,
+    target: Literal["softmax", "adaptive", "distributed"] | None = None,
     scores: str | Path | None = None,
     length: int | None = None,
     epochs: int | None = None,
@@ -48,12 +50,15 @@ def teach(
     block of pairs, training from its last checkpoint.
 
     Args:
-        triplets: a table of ids, as `mine` writes it, with one or several negatives.
+        triplets: a table of ids, as `mine` writes it, with one or several negatives; or "irds:NAME" (docpairs).
         out: the table to write, .tsv or .tsv.gz. `out`.json holds what it cost.
         data: the collection whose texts a cross-encoder reads.
         model: the teacher: a folder, or a name of the Hugging Face hub.
         train_from: an encoder; the teacher is trained from it.
         save_model: the folder for the teacher that is trained.
+        target: what it is trained with: "softmax", the cross-entropy of the softmax over a triplet's scores (the
+            default), or the paper's "adaptive" or "distributed" targets from its own scores of positive and negative;
+            see `PairMarginLoss`.
         scores: a table of query_id, document_id and score, or a TREC run file.
         length: maximum length of a query and a document together in tokens; longer documents are truncated.
         epochs, batch_size, learning_rate, seed: of training the teacher; see `TeacherSettings`.
@@ -76,7 +81,9 @@ def teach(
         >>> teach(folder / "triplets.tsv", folder / "scored.tsv", scores=folder / "scores.tsv").pairs
         2
     """
-    training = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+    training = {
+        "target": target, "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed
+    }  # fmt: skip
     if sum(given is not None for given in (model, train_from, scores)) != 1:
         raise InputError("scores come from one teacher", do="give one of --model, --train-from and --scores")
     if train_from is None:

@@ -8,43 +8,44 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from remargin.data.collection import Collection
-from remargin.data.shuffle import Shuffle
 from remargin.data.tables import Rejects
+from remargin.data.triplets import triplets_hash
 from remargin.errors import InputError
 from remargin.evaluation.measures import evaluate, require_measures
 from remargin.evaluation.runs import Run
 from remargin.files.atomic import refuse_existing, remove_left
-from remargin.files.checksums import sha256
 from remargin.files.hashes import texts_fingerprint
 from remargin.files.shapes import mismatch
+from remargin.losses.pair_scores import PairMarginLoss, PairTarget
 from remargin.model.ahead import ahead
 from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, save_checkpoint
 from remargin.model.compute import fast_precision
-from remargin.model.cross_encoder import OURS, CrossEncoder, Pair, read_cross_encoder
+from remargin.model.cross_encoder import OURS, CrossEncoder, read_cross_encoder
 from remargin.model.optimisation import RateSchedule, parameter_groups
-from remargin.model.tokenizer import LONGER, PairTokens
+from remargin.model.tokenizer import LONGER
 from remargin.progress import tell, track
 from remargin.retrieval.candidates import candidates
-from remargin.teacher.scored_pairs import readable_triplets
+from remargin.teacher.batches import PairBatch, PairBatches
+
+TARGETS = ("softmax", *get_args(PairTarget))
 
 
 @dataclass(frozen=True)
 class TeacherSettings:
     """How to train a cross-encoder, and how to validate it: how often, and on which queries.
 
-    `learning_rate` is the peak learning rate, `clip` the maximum gradient norm.
+    `target` is "softmax", the cross-entropy of the softmax over a triplet's scores, or one of the targets of
+    `PairMarginLoss`. `learning_rate` is the peak learning rate, `clip` the maximum gradient norm.
     """
 
     epochs: int = 4
@@ -58,8 +59,11 @@ class TeacherSettings:
     validation_measure: str = "nDCG@10"
     validation_depth: int = 50
     validation_queries: int = 200
+    target: Literal["softmax", PairTarget] = "softmax"
 
     def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise InputError(f"unknown target {self.target!r} of a teacher", do=f"use {', '.join(TARGETS)}")
         for name in ("epochs", "batch_size", "validations", "validation_depth", "validation_queries"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", do="it must be at least 1")
@@ -111,9 +115,10 @@ def train_cross_encoder(
 ) -> Trained:
     """Teach a cross-encoder to tell the positive of each triplet from its negatives, and save it.
 
-    The loss is the cross-entropy of the softmax over a triplet's scores. If `out` holds the model that the same
-    call made before, that model is loaded instead. If interrupted, the same call continues from its last checkpoint,
-    which is made at each validation and lies in a hidden folder beside `out` until training is done.
+    The loss is the cross-entropy of the softmax over a triplet's scores, or that of `settings.target`. If `out` holds
+    the model that the same call made before, that model is loaded instead. If interrupted, the same call continues from
+    its last checkpoint, which is made at each validation and lies in a hidden folder beside `out` until training is
+    done.
 
     Args:
         model: an encoder with a new head, or a cross-encoder to train further; its weights are changed.
@@ -144,7 +149,8 @@ def train_cross_encoder(
         return made
     refuse_existing(out, overwrite, OURS)
     rejects = Rejects(skip=skip_bad)
-    data = _Data(model, collection, path, settings, rejects)
+    parts = settings.batch_size, settings.epochs, settings.seed, settings.target
+    data = PairBatches(model, collection, path, rejects, *parts)
     validator = None if validation is None else _Reranking(model, validation, settings, first_stage)
     size, epochs = settings.batch_size, settings.epochs
     say(f"{data.steps:,} steps of {size} triplets ({epochs} epochs of {len(data):,}) on {model.device}")
@@ -186,7 +192,7 @@ class _Training:
     def __init__(
         self,
         model: CrossEncoder,
-        data: _Data,
+        data: PairBatches,
         settings: TeacherSettings,
         validator: _Reranking | None,
         checkpoint: Path,
@@ -230,13 +236,15 @@ class _Training:
         if self.progress.best_step is not None:
             self._model.model.load_state_dict(self._best.state_dict())
 
-    def _step(self, batch: PairTokens) -> Tensor:
+    def _step(self, batch: PairBatch) -> Tensor:
         model, settings = self._model, self._settings
         for group in self._optimiser.param_groups:
             group["lr"] = self._rates(self.progress.step)
         with torch.autocast(model.device.type, torch.bfloat16, enabled=self._precision == "bf16"):
-            scores = model.logits(batch).view(-1, self._data.width)
-        loss = cross_entropy(scores, scores.new_zeros(len(scores), dtype=torch.long))  # the positive is first
+            scores = model.logits(batch.scored).view(-1, self._data.width)
+            with torch.no_grad():
+                documents = None if batch.documents is None else model.logits(batch.documents).view(len(scores), -1)
+        loss = self._loss(scores, documents)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.model.parameters(), settings.clip)
         self._optimiser.step()
@@ -245,6 +253,12 @@ class _Training:
         self.progress.triplets += len(scores)
         self.sums.add(self.progress.step, loss.detach())
         return loss
+
+    def _loss(self, scores: Tensor, documents: Tensor | None) -> Tensor:
+        if documents is None or self._settings.target == "softmax":
+            return cross_entropy(scores, scores.new_zeros(len(scores), dtype=torch.long))  # the positive is first
+        value: Tensor = PairMarginLoss(self._settings.target)(scores, documents)
+        return value
 
     def _validate(self, loss: float) -> None:
         """Raise an InputError if the loss is not a number; else measure, and keep the weights if they are the best."""
@@ -286,37 +300,6 @@ class _Sums(nn.Module):
             self.first += loss
         if step > self._all - self.steps:
             self.last += loss
-
-
-class _Data:
-    """Batches of triplets as tokens, in another order each epoch."""
-
-    def __init__(
-        self, model: CrossEncoder, collection: Collection, path: Path, settings: TeacherSettings, rejects: Rejects
-    ) -> None:
-        table = readable_triplets(path, model, collection, rejects)
-        self._rows = table.rows
-        self._queries = [collection.queries[id] for id in table.queries]
-        self._documents = [collection.documents[id] for id in table.documents]
-        self._model, self._settings = model, settings
-        self._steps = math.ceil(len(self) / settings.batch_size)
-        self.steps = settings.epochs * self._steps
-        self.width = table.rows.shape[1] - 1
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def batches(self, done: int) -> Iterator[PairTokens]:
-        """All batches after the first `done`."""
-        for epoch in range(done // self._steps, self._settings.epochs):
-            order = Shuffle(len(self), self._settings.seed, epoch)(np.arange(len(self)))
-            for rows in np.array_split(order, self._steps)[max(0, done - epoch * self._steps) :]:
-                yield self._model.tokenizer.pairs(list(self._pairs(rows)), self._model.length)
-
-    def _pairs(self, rows: NDArray[np.int64]) -> Iterator[Pair]:
-        """Each query with its positive, and then with each negative."""
-        for query, *documents in self._rows[rows].tolist():
-            yield from ((self._queries[query], self._documents[document]) for document in documents)
 
 
 class _Reranking:
@@ -362,7 +345,13 @@ def _fingerprint(
     if not triplets.is_file():
         raise InputError("no such file", file=triplets, do="check the path")
     documents = texts_fingerprint(collection.documents)
-    known: list[Any] = [model.fingerprint(), collection.name, collection.split, sha256(triplets), asdict(settings)]
+    known: list[Any] = [
+        model.fingerprint(),
+        collection.name,
+        collection.split,
+        triplets_hash(triplets),
+        asdict(settings),
+    ]
     known += [documents, texts_fingerprint(collection.queries)]
     if validation is not None:
         shared = validation.documents is collection.documents

@@ -119,8 +119,8 @@ def fit(
         out: the folder of the training run.
         settings: how to train. Without it, they follow from `preset` and `changes`.
         preset: default, paper or released; see `FitSettings.preset`.
-        triplets: a table of ids, as `mine` writes it. Without it, the triplets in a prepared folder; else triplets are
-            mined with BM25.
+        triplets: a table of ids, as `mine` writes it, or "irds:NAME" (docpairs). Without it, the triplets in a prepared
+            folder; else triplets are mined with BM25.
         pooling: how token vectors become one vector; see `BiEncoder`. "auto" is what the model's folder says, or the
             paper's for the family of a raw backbone.
         query_length, document_length: maximum lengths in tokens, as the model's folder says if they are not given; for
@@ -218,7 +218,7 @@ def _fit(
     folder = TrainingFolder(asked.out, {**asked.plain(), "settings": asdict(settings) | unknown}, resume)
     require_measures([settings.validation_measure])
     start = load_encoder(asked, settings)
-    loss = settings.loss.build(start.similarity)
+    loss = settings.loss.build(start.similarity, start.dimension)
     scored = "tas-balanced" if settings.sampler == "tas-balanced" else "teacher" if needs_scores(loss) else None
     if scored and asked.triplets is None and asked.prepared == asked.out / "data":
         raise InputError(f'"{scored}" needs scores', do="give --triplets that have scores (`remargin teach`)")
@@ -303,7 +303,7 @@ def _round(
     folder = _round_folder(asked, number)
     say(f"round {number} of {asked.rounds}")
     _make_data(asked, folder / "data", texts, settings, miner, say)
-    learner, loss = load_encoder(asked, settings, texts), settings.loss.build(start.similarity)
+    learner, loss = load_encoder(asked, settings, texts), settings.loss.build(start.similarity, start.dimension)
     train_round(ranks, asked, texts, learner, folder / "data", folder, loss, settings, None, (), True, say)
     learner.query_length, learner.document_length = start.query_length, start.document_length
     return blended(start, learner, MINING_WEIGHT)

@@ -141,8 +141,9 @@ def train(
     if any(others != of_triplets for others in ranks.collect(of_triplets)):
         do = "let all machines see the same files"
         raise InputError("other triplets on another machine", file=training.triplets.folder, do=do)
-    loss = settings.loss.build(model.similarity) if loss is None else loss
+    loss = settings.loss.build(model.similarity, model.dimension) if loss is None else loss
     require_teachers(loss, training.triplets, settings)
+    model.trained_dims = getattr(loss, "dims", ())
     started = time.perf_counter()
     model, loss = model.to(device), loss.to(device)
     make_batches = partial(_batches, training, model, loss, settings, out, resume or not ranks.leads, say, ranks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
@@ -13,6 +13,7 @@ from remargin.errors import InputError
 from remargin.losses.contrastive import ContrastiveLoss
 from remargin.losses.inputs import Similarity
 from remargin.losses.margin import Error, MarginLoss, NamedTarget
+from remargin.losses.matryoshka import MatryoshkaLoss
 from remargin.losses.softmax_margin import MARGIN_WEIGHT, SoftmaxMarginLoss, Spread
 from remargin.losses.teacher import DualTeacherLoss
 from remargin.model.compute import EngineName
@@ -52,7 +53,8 @@ class LossSettings:
     A teacher's margins are multiplied with `teacher_scale`. Without it they are taken as they are for dot products; for
     cosines, which cannot differ by more than 2, they are divided by their 99th percentile.
 
-    `temperature` is a number or "learned". Without `stop_gradient`, the loss's own default holds.
+    `temperature` is a number or "learned". Without `stop_gradient`, the loss's own default holds. `dims` are dimensions
+    that vectors can be truncated to after training, such as "384,256,128"; the whole dimension is always one of them.
 
     >>> LossSettings("softmax").stop_gradient, LossSettings("distributed").stop_gradient
     (True, False)
@@ -66,8 +68,11 @@ class LossSettings:
     teacher_scale: float | None = None
     margin_weight: float = MARGIN_WEIGHT
     spread: str = "row"
+    dims: str | None = None
 
     def __post_init__(self) -> None:
+        if self.dims is not None:
+            self.dims = ",".join(map(str, parse_dims(self.dims)))
         stops = self.target in LOSSES and LOSSES[self.target].stop_gradient
         if self.stop_gradient is None:
             self.stop_gradient = stops
@@ -91,12 +96,22 @@ class LossSettings:
                 if getattr(self, name) != usual[name]:
                     raise InputError(f"{name} does nothing for {case}", do="leave it out")
 
-    def build(self, similarity: Similarity) -> nn.Module:
-        """The loss for an encoder's similarity.
+    def build(self, similarity: Similarity, dimension: int) -> nn.Module:
+        """The loss for an encoder's similarity and dimension.
 
-        >>> LossSettings("0.3", in_batch=True).build("cosine")
+        >>> LossSettings("0.3", in_batch=True).build("cosine", 384)
         MarginLoss(target=0.3, in_batch=True, error='l2', similarity='cosine', stop_gradient=False)
+        >>> LossSettings("contrastive", dims="128,64").build("cosine", 384).dims
+        (384, 128, 64)
         """
+        dims = parse_dims(self.dims or "")
+        if dims and dims[0] > dimension:
+            problem = f"dims has {dims[0]}, but the model's vectors have {dimension} numbers"
+            raise InputError(problem, do=f"use {dimension} or less")
+        loss = self._of_whole_vectors(similarity)
+        return MatryoshkaLoss(loss, sorted({dimension, *dims})) if dims else loss
+
+    def _of_whole_vectors(self, similarity: Similarity) -> nn.Module:
         try:
             if self.target in LOSSES:
                 return LOSSES[self.target].build(self, similarity)
@@ -319,6 +334,22 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": _PAPER,  # its learning rate depends on the batch size, see `FitSettings.preset`
     "released": {**_PAPER, "learning_rate": 5e-7},
 }
+
+
+def parse_dims(dims: str | int | Iterable[int]) -> tuple[int, ...]:
+    """Dimensions as they are given, the largest first, each once.
+
+    >>> parse_dims("128, 384,128"), parse_dims([64]), parse_dims("")
+    ((384, 128), (64,), ())
+    """
+    parts = dims.split(",") if isinstance(dims, str) else [dims] if isinstance(dims, int) else list(dims)
+    try:
+        numbers = {int(part) for part in parts if str(part).strip()}
+    except ValueError:
+        numbers = {0}
+    if min(numbers, default=1) < 1:
+        raise InputError(f"dims is {dims!r}", do="write whole numbers above 0 with commas between: 384,256,128")
+    return tuple(sorted(numbers, reverse=True))
 
 
 def _number(text: str) -> float | str:

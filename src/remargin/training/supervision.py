@@ -16,6 +16,7 @@ from remargin.errors import InputError
 from remargin.losses.contrastive import ContrastiveLoss
 from remargin.losses.inputs import Similarity
 from remargin.losses.margin import MarginLoss
+from remargin.losses.matryoshka import MatryoshkaLoss, innermost
 from remargin.losses.softmax_margin import SoftmaxMarginLoss
 from remargin.training.batches import TripletBatch
 from remargin.training.settings import FitSettings
@@ -42,6 +43,7 @@ def require_teachers(loss: nn.Module, triplets: Triplets, settings: FitSettings)
     if unknown := set(takes(loss)) - {IDS, SCORES, IN_BATCH}:
         do = f"it can take {IDS}, {SCORES} and {IN_BATCH}"
         raise InputError(f"the loss takes {', '.join(sorted(unknown))}, which `fit` does not have", do=do)
+    loss = innermost(loss)
     if isinstance(loss, MarginLoss) and loss.target == "teacher" and loss.in_batch:
         raise InputError("a teacher's in-batch targets need a second teacher", do="use DualTeacherLoss")
     if needs_scores(loss) and not triplets.header["scores"]:
@@ -89,9 +91,11 @@ def statistics(
 ) -> dict[str, float]:
     """Margins of a batch; also targets, the two parts of the loss, and its temperature, if it has them.
 
-    Of several negatives, all count.
+    Of several negatives, all count. Of several dimensions, the whole vectors do, whose two parts are not the loss's.
     """
     left_out, more = {"loss"}, dict[str, float]()
+    if isinstance(loss, MatryoshkaLoss):
+        loss, left_out = innermost(loss), left_out | {"explicit_mean", "spread"}
     if isinstance(loss, ContrastiveLoss):
         more["temperature"] = torch.as_tensor(loss.temperature).item()
     if not isinstance(loss, MarginLoss | SoftmaxMarginLoss):

@@ -66,7 +66,7 @@ def train_exactly(
     ranks: Ranks, folder: Path, data: Path, out: Path, settings: FitSettings, validator: Any = None, observe: Any = None
 ) -> None:
     with in_float64():
-        loss = settings.loss.build("cosine").double()
+        loss = settings.loss.build("cosine", 32).double()
         train(
             exact_model(folder), data, out, loss, settings, validator, resume=True, say=silent, ranks=ranks,
             observe=observe if ranks.leads else None,

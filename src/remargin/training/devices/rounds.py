@@ -55,5 +55,5 @@ def _follow_round(
 ) -> None:
     """What the others do. The weights that they start with are the leader's."""
     learner = load_encoder(asked, settings, texts)
-    loss = settings.loss.build(learner.similarity)
+    loss = settings.loss.build(learner.similarity, learner.dimension)
     train(learner, data, out, loss, settings, resume=True, say=lambda line: None, ranks=ranks)

@@ -168,7 +168,8 @@ def _stream(
     folder = TrainingFolder(asked.out, {**asked.plain(), "settings": asdict(settings)}, resume)
     load = partial(_load, asked, settings)
     learner = load()
-    loss = settings.loss.build(learner.similarity)
+    loss = settings.loss.build(learner.similarity, learner.dimension)
+    learner.trained_dims = getattr(loss, "dims", ())
     home = _Home.of(asked, settings, learner, say)
     away = Away.choose(asked.data or "", asked.also, by=settings.validation_measure, skip_bad=asked.skip_bad)
     with folder.opened():
