@@ -151,8 +151,8 @@ class Engine:
         try:
             order = torch.from_numpy(batch.order).to(self.device, non_blocking=True)
             graph = graphs.forward(batch.parts[0]) if graphs is not None and len(batch.parts) == 1 else None
-            passes: list[_Forward | _Graph] = [graph] if graph is not None else self._forward(batch)
-            made = [each.vectors.detach() for each in passes]
+            passes = self._forward(batch) if graph is None else graph
+            made = [each.vectors.detach() for each in ([passes] if isinstance(passes, _Graph) else passes)]
             flat = torch.cat([*made, self._no_vectors()])[: len(order)]  # without a graph's fillers
             vectors = torch.empty_like(flat).index_copy_(0, order, flat).requires_grad_()
             yield vectors
@@ -161,7 +161,7 @@ class Engine:
         finally:
             self._graphs = graphs
 
-    def _forward(self, batch: MicroBatches) -> list[_Forward | _Graph]:
+    def _forward(self, batch: MicroBatches) -> list[_Forward]:
         """The forward pass of each part. If not all fit into memory, they keep no activations and run once more."""
         again = batch.computed > self.budget and len(batch.parts) > 1
 
@@ -181,15 +181,15 @@ class Engine:
     def _each(self, work: Callable[[T], R], items: Iterable[T], count: int) -> Iterator[R]:
         return on_all_cores(work, items, count) if self._side_by_side else map(work, items)
 
-    def _backward(self, passes: list[_Forward | _Graph], of_vectors: Tensor) -> None:
+    def _backward(self, passes: list[_Forward] | _Graph, of_vectors: Tensor) -> None:
         """From the gradients of the vectors, in the order of the passes, to those of the weights: through buffers."""
         masters, buffers = self.compute.masters, {buffer.data_ptr() for buffer in self._buffers}
         present = [master.grad for master in masters if master.grad is not None]
         before = [gradient.clone() if gradient.data_ptr() in buffers else gradient for gradient in present]
-        if not passes:  # there were no texts
+        if isinstance(passes, _Graph):
+            passes.replay_backward(of_vectors)
+        elif not passes:  # there were no texts
             torch._foreach_zero_(self._buffers)
-        if passes and isinstance(graph := passes[0], _Graph):  # which is the only one
-            graph.replay_backward(of_vectors)
         else:
             of_parts = of_vectors.split([len(forward.vectors) for forward in passes])
             jobs = ((passes.pop(0), of_part) for of_part in of_parts)  # activations go when they are done with
