@@ -25,9 +25,9 @@ from remargin.progress import say, show, tell
 if TYPE_CHECKING:
     from remargin.study.scheduler import Schedule
 
-PLAN = ("preset", "rates", "seeds", "margins", "temperatures", "teacher_scales", "batch_size", "other_batch_size",
-        "sweep_triplets", "validate_every", "validation_queries", "validation_depth", "full_validation", "patience",
-        "relevant")  # fmt: skip
+PLAN = ("preset", "rates", "rate_extensions", "seeds", "margins", "temperatures", "teacher_scales", "batch_size",
+        "other_batch_size", "sweep_triplets", "validate_every", "validation_queries", "validation_depth",
+        "full_validation", "patience", "relevant")  # fmt: skip
 TRAINING = ("model", "budget", "zero_shot", "also_test", "triplets", "jobs", "plan", "epoch", *PLAN)
 FROM_FILES = "a study that is made again from its files (without --data)"
 GRIDS, COLLECTIONS, TRAIN = "Grids and seeds", "Collections", "Training"
@@ -172,6 +172,14 @@ def reproduce(
         list[float] | None,
         typer.Option(
             help="Grid of peak learning rates; dev chooses.", rich_help_panel=GRIDS, show_default="the preset's"
+        ),
+    ] = None,
+    rate_extensions: Annotated[
+        int | None,
+        typer.Option(
+            help="Maximum number of further peak learning rates for a row whose best one is at an edge of the grid.",
+            rich_help_panel=GRIDS,
+            show_default="0; 2 with --regime paper",
         ),
     ] = None,
     seeds: Annotated[

@@ -12,6 +12,7 @@ from typing import Any
 from remargin.paper.compared import (
     BOUND,
     RowScore,
+    at_edges,
     chosen_text,
     compare_in_groups,
     not_trained,
@@ -180,7 +181,7 @@ def _table(results: Results, teacher: dict[str, Any], model: str, table: Baselin
     notes = _notes(results, table, teacher)
     if measured is not None:
         notes.append(_worth(table, measured))
-    notes += not_trained(model, OURS, table.rows)
+    notes += at_edges(results, model, table.rows) + not_trained(model, OURS, table.rows)
     header = ["system", "chosen", MEASURE, RECALL, "time", "triplets"]
     return Table(f"{model}, measured on {further or results.name}", header, _blocks(table, measured), notes)
 

@@ -8,8 +8,8 @@ from statistics import fmean
 
 from remargin.evaluation.comparison import ComparedRun, Scores, compare_scores
 from remargin.paper.systems import PAPER
-from remargin.study.results import MEASURE, RECALL
-from remargin.study.systems import System
+from remargin.study.results import MEASURE, RECALL, Results
+from remargin.study.systems import System, choose
 
 BOUND = 0.05  # the paper's: differences below it do not matter
 PAPER_NAMES = {row.name for row in PAPER}
@@ -83,6 +83,13 @@ def time_text(seconds: float) -> str:
     if seconds < 3600:
         return f"{int(seconds) // 60}:{int(seconds) % 60:02} min"
     return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02} h"
+
+
+def at_edges(results: Results, model: str, systems: Iterable[System]) -> list[str]:
+    """A line on the systems whose learning rate is the lowest or highest that dev could choose, if any."""
+    names = [system.name for system in systems if choose(results, model, system).at_edge]
+    line = f"{model}: the learning rate is the lowest or highest that was tried for {'; '.join(names)}."
+    return [line] if names else []
 
 
 def not_trained(model: str, systems: Iterable[System], trained: Container[System]) -> list[str]:

@@ -27,6 +27,7 @@ PAPERS_PLAN: dict[str, Any] = {
     "triplets": 1_000_000,
     "sweep_triplets": 250_000,
     "rates": (1e-5, 3e-5, 1e-4),
+    "rate_extensions": 2,
     "seeds": (0, 1, 2),
 }
 TITLES = {SHARED: "the shared regime", PAPERS: "the paper's regime"}

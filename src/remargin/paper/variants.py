@@ -13,6 +13,7 @@ from remargin.paper.compared import (
     BOUND,
     Compared,
     RowScore,
+    at_edges,
     chosen_text,
     compare_in_groups,
     not_trained,
@@ -186,7 +187,8 @@ def _table(results: Results, by_model: Mapping[str, VariantTable], further: str)
     collection = further or results.name
     title = "Target variants" if len(results.tests) == 1 else f"Target variants on {collection}"
     lacking = [line for model, table in by_model.items() for line in not_trained(model, BESIDE, table.rows)]
-    return Table(title, header, blocks, _notes(results, collection) + lacking)
+    edges = [line for model, table in by_model.items() for line in at_edges(results, model, table.rows)]
+    return Table(title, header, blocks, _notes(results, collection) + edges + lacking)
 
 
 def _cells(system: System, row: VariantRow) -> list[Cell]:

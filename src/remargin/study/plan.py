@@ -42,6 +42,7 @@ class Plan:
     temperatures: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2)
     teacher_scales: tuple[float, ...] = (0.25, 0.5, 1.0)
     rates: tuple[float, ...] = ()
+    rate_extensions: int = 0  # further rates at most for a row whose best one is at an edge of the grid
     seeds: tuple[int, ...] = (0,)
     preset: str = "paper"
     validation_queries: int = 500
@@ -73,6 +74,8 @@ class Plan:
                 raise InputError(f"{name} has {bad[0]:g}", do="all must be numbers above 0")
         if bad := [value for value in self.margins if not math.isfinite(value)]:
             raise InputError(f"margins has {bad[0]:g}", do="all must be numbers")
+        if self.rate_extensions < 0:
+            raise InputError(f"rate_extensions is {self.rate_extensions}", do="it must be at least 0")
         if min(self.seeds) < 0:
             raise InputError(f"seeds has {min(self.seeds)}", do="all must be at least 0")
         if self.patience is not None and self.patience < 1:
@@ -166,6 +169,17 @@ class Plan:
             for f in fields(self)
             if getattr(self, f.name) != getattr(before, f.name)
         ]
+
+
+def rate_beyond(rates: Collection[float], best: float) -> float | None:
+    """The next learning rate beyond the edge of a grid, at the distance of the two before; None if the best is no edge.
+
+    >>> rate_beyond([1e-5, 3e-5, 1e-4], 1e-4), rate_beyond([1e-4, 1e-5], 1e-5), rate_beyond([1e-5, 3e-5, 1e-4], 3e-5)
+    (0.00033, 1e-06, None)
+    """
+    ordered = sorted(rates)
+    inner = {ordered[-1]: ordered[-2], ordered[0]: ordered[1]}.get(best)
+    return None if inner is None else float(f"{best * best / inner:.2g}")
 
 
 def _thinned(grid: tuple[float, ...], budget: int) -> tuple[float, ...]:

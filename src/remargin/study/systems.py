@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import fsum
 from typing import Any, Literal
 
-from remargin.study.plan import Plan
+from remargin.study.plan import Plan, rate_beyond
 from remargin.study.results import MEASURE, Result, Results
 from remargin.study.specs import RunSpec
 from remargin.study.tasks import Train
@@ -108,6 +108,7 @@ class Choice:
         trials: the runs of the sweep and of the learning rates.
         sweep_specs: the runs of the sweep, by their values; none if nothing is swept.
         settled: whether all trials are trained.
+        at_edge: whether the chosen learning rate is the lowest or the highest that was tried, of several.
         second_teacher: the run whose model is the second teacher, for systems that have one.
     """
 
@@ -116,6 +117,7 @@ class Choice:
     trials: tuple[Train, ...]
     sweep_specs: tuple[tuple[float, RunSpec], ...]
     settled: bool
+    at_edge: bool = False
     second_teacher: Choice | None = None
 
     @property
@@ -145,6 +147,7 @@ class _Trials:
     def __init__(self, results: Results, second_teacher: Choice | None = None) -> None:
         self.runs: list[Train] = []
         self.settled = True
+        self.at_edge = False
         self._results, self._teacher = results, second_teacher
 
     def add(self, specs: Sequence[RunSpec]) -> None:
@@ -158,7 +161,27 @@ class _Trials:
             return specs[0]
         self.add(specs)
         self.settled = self.settled and all(self._results.has(spec) for spec in specs)
-        return max(specs, key=lambda spec: self._results.run(spec).dev) if self.settled else specs[0]
+        return max(specs, key=self._dev) if self.settled else specs[0]
+
+    def best_rate(self, plan: Plan, model: str, system: System, **others: Any) -> RunSpec:
+        """The run with the best learning rate. If that is at an edge of the grid, the next one beyond is tried, too."""
+        specs = learning_rates(plan, model, system, **others)
+        best = self.best(specs)
+        for _ in range(plan.rate_extensions if len(specs) > 1 else 0):
+            rate = rate_beyond([spec.rate for spec in specs], best.rate) if self.settled else None
+            if rate is None:
+                break
+            specs.append(replace(best, rate=rate))
+            self.add(specs[-1:])
+            self.settled = self._results.has(specs[-1])
+            if self.settled:
+                best = max(best, specs[-1], key=self._dev)
+        rates = [spec.rate for spec in specs]
+        self.at_edge = len(rates) > 1 and best.rate in (min(rates), max(rates))
+        return best
+
+    def _dev(self, spec: RunSpec) -> float:
+        return self._results.run(spec).dev
 
 
 def declare(results: Results, model: str, system: System) -> Choice:
@@ -171,8 +194,8 @@ def declare(results: Results, model: str, system: System) -> Choice:
         points = _sweep_points(trials, results.plan, model, system)
         best = trials.best([spec for _, spec in points])
         value = next(system.with_value(point) for point, spec in points if spec == best)
-    spec = trials.best(learning_rates(results.plan, model, system, **value))
-    return Choice(system, spec, tuple(trials.runs), tuple(points), trials.settled, teacher)
+    spec = trials.best_rate(results.plan, model, system, **value)
+    return Choice(system, spec, tuple(trials.runs), tuple(points), trials.settled, trials.at_edge, teacher)
 
 
 def choose(results: Results, model: str, system: System) -> Choice:
@@ -216,7 +239,7 @@ def sweep_runs(results: Results, model: str, system: System) -> Iterator[Train]:
 
 def _sweep_points(trials: _Trials, plan: Plan, model: str, system: System) -> list[tuple[float, RunSpec]]:
     """A short run for each value of a grid, with the learning rate that dev chooses for the usual value."""
-    rate = trials.best(learning_rates(plan, model, system)).rate
+    rate = trials.best_rate(plan, model, system).rate
     short = {"triplets": plan.sweep_triplets, "early_stopping": False, "seed": plan.seeds[0], **plan.constant_rate}
     return [(value, system.spec(plan, model, rate, **short, **system.with_value(value))) for value in system.grid(plan)]
 
