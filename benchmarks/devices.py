@@ -28,6 +28,7 @@ import torch
 
 from remargin import BiEncoder, MarginLoss, train
 from remargin.losses import margin
+from remargin.model.encoder import PAPER_LENGTHS
 from remargin.model.tokenizer import Tokens
 from remargin.training.batches import TripletBatch
 from remargin.training.devices.global_loss import global_loss
@@ -46,7 +47,7 @@ def fit(ranks: Ranks, model: Path, data: Path, out: Path) -> None:
     """One training run, by all processes."""
     torch.set_num_threads(1)
     chosen = FitSettings.preset(steps=STEPS, batch_size=BATCH, log_every=1, learning_rate=1e-6, save_every=10**6)
-    encoder = BiEncoder.from_pretrained(model, pooling="mean", device="cpu")
+    encoder = BiEncoder.from_pretrained(model, pooling="mean", device="cpu", lengths=PAPER_LENGTHS)
     train(encoder, data, out, settings=chosen, say=lambda line: None, resume=True, ranks=ranks)
 
 

@@ -15,6 +15,7 @@ import torch
 from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, PreTrainedTokenizerFast
 
 from remargin.data.preparation import Prepared, prepare
+from remargin.model.encoder import PAPER_LENGTHS
 
 Size = Literal["distilbert", "minilm"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -90,4 +91,4 @@ def prepared(folder: Path, model: Path, documents: int, queries: int, triplets: 
         negatives = (positives + rng.integers(1, documents, triplets)) % documents
         rows = zip(rng.integers(43, queries, triplets), positives, negatives, strict=True)
         file.writelines(f"q{q}\td{p}\td{n}\n" for q, p, n in rows)
-    return prepare(beir, model, folder / "data", folder / "triplets.tsv")
+    return prepare(beir, model, folder / "data", folder / "triplets.tsv", *PAPER_LENGTHS)

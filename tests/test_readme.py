@@ -303,7 +303,7 @@ def test_the_python_examples_run(tiny_encoder: Any, monkeypatch: pytest.MonkeyPa
         "exporting": 3,
         "integrations": 3,
         "python": 3,
-        "the-loss": 2,
+        "the-loss": 3,
     }
     assert (tmp_path / "runs" / "own" / "model" / "modules.json").is_file()
     assert (tmp_path / "my-retriever" / "modules.json").is_file()

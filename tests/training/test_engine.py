@@ -102,6 +102,32 @@ def test_random_numbers_go_on_as_without_a_budget(model: BiEncoder, monkeypatch:
     assert torch.equal(*after)
 
 
+def test_cores_compute_parts_side_by_side_and_their_number_changes_nothing(
+    model: BiEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remargin.training.engine.TOKENS_AT_ONCE", (20, 0))
+    compute, busy = engine.Compute.forward, set()
+
+    def forward(*args: Any) -> torch.Tensor:
+        busy.add(threading.get_ident())
+        return compute(*args)
+
+    monkeypatch.setattr(engine.Compute, "forward", forward)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            busy.clear()
+            found.append(run(model, texts(model), dropout=True))
+            assert (threading.get_ident() in busy) == (threads == 1)
+    finally:
+        torch.set_num_threads(before)
+    (alone, gradients, parts), (together, of_them, _) = found
+    assert parts >= 6
+    torch.testing.assert_close(alone, together)
+    same(gradients, of_them)
+
+
 @pytest.mark.parametrize("engine", ["packed", "padded"])
 def test_order_of_texts_does_not_matter(model: BiEncoder, engine: Any) -> None:
     order = np.random.default_rng(3).permutation(len(LENGTHS))

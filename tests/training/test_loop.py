@@ -168,7 +168,8 @@ def test_clipping_and_patience_can_be_switched_off() -> None:
 
 
 @pytest.mark.parametrize("target", ["0.3", "adaptive", "distributed", "mean", "contrastive", "softmax"])
-def test_every_loss_trains(target: str, model: BiEncoder, prepared: Path, tmp_path: Path) -> None:
+def test_every_loss_trains(target: str, tiny_model: Any, prepared: Path, tmp_path: Path) -> None:
+    model = BiEncoder.from_pretrained(tiny_model("bert"), pooling="mean")
     chosen = settings(target=target, steps=30, log_every=1, learning_rate=3e-3)
     train(model, prepared, tmp_path / "run", settings=chosen, say=silent)
     with open(tmp_path / "run" / "metrics.csv", newline="") as file:

@@ -160,8 +160,13 @@ class Compute(nn.Module):
         """Whether our own layers compute on a CPU."""
         return isinstance(self.body, PostNorm) and self.body.word.device.type == "cpu"
 
+    @property
+    def side_by_side(self) -> bool:
+        """Whether parts of a batch can be trained on at the same time: on a CPU, if all dropout is `drop`."""
+        return self._on_cpu and not any(layer.weight_dropout for layer in self.body.layers)
+
     def each(self, work: Callable[[Packed], R], parts: Iterable[Packed], count: int) -> Iterator[R]:
-        """What `work` returns for each part; on a CPU, several parts at a time. `work` computes without gradients."""
+        """What `work` returns for each part; on a CPU, several parts at a time."""
         return on_all_cores(work, parts, count) if self._on_cpu else map(work, parts)
 
     def forward(self, packed: Packed) -> Tensor:
@@ -194,7 +199,10 @@ class Compute(nn.Module):
         copy_together(mine, [master for _, masters in self.sources for master in masters])
 
     def gradients(self, vectors: Tensor, of_vectors: Tensor) -> list[Tensor]:
-        """The gradients of the master weights, in the precision of the computation, from those of the vectors."""
+        """The gradients of the master weights, in the precision of the computation, from those of the vectors.
+
+        On a CPU, that of the word embeddings is sparse: a part of a batch has few words.
+        """
         gradients = torch.autograd.grad(vectors, self.trained, of_vectors, allow_unused=True)
         parts: list[Tensor] = []
         for gradient, mine, sizes in zip(gradients, self.trained, self._sizes, strict=True):

@@ -99,7 +99,7 @@ def on_all_cores(work: Callable[[T], R], items: Iterable[T], count: int) -> Iter
         for item in items:
             waiting.append(Future())
             jobs.put((waiting[-1], item))
-            if len(waiting) > 2 * threads:
+            if len(waiting) > threads + 1:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
+from remargin.model.dropping import drop
 from remargin.model.packing import NO_KERNELS, AttentionDropout, Kernels, Packed, attend
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "mpnet")
@@ -76,11 +77,11 @@ class PostNorm(nn.Module):
 
     def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
         """Hidden states of all tokens, (T, d), or of the first of each text, (n, d)."""
-        x = F.embedding(packed.ids, self.word) + self._positions(packed)
+        x = F.embedding(packed.ids, self.word, sparse=not packed.ids.is_cuda) + self._positions(packed)
         x = x.float() if self.training else x
         if self.kind is not None:
             x = x + self.kind[0]
-        x = F.dropout(self.embedding_norm(x), self.embedding_dropout, self.training)
+        x = drop(self.embedding_norm(x), self.embedding_dropout, self.training)
         if self.embedding_projection is not None:
             x = self.embedding_projection(x.to(self.word.dtype)).to(x.dtype)
         bias = None if self.relative is None else self._relative_bias(self.relative, packed.longest)
@@ -146,9 +147,9 @@ class _Layer(nn.Module):
         context = attend(qkv, packed, size**-0.5, bias, dropout=dropout, kernels=self.kernels).reshape(tokens, width)
         if rows is not None:
             x, context = x[rows], context[rows]
-        x = self.attention_norm(x + F.dropout(self.out(context), self.attention_dropout, self.training))
+        x = self.attention_norm(x + drop(self.out(context), self.attention_dropout, self.training))
         inner = self.activation(self.up(x.to(self.dtype)))
-        return self.norm(x + F.dropout(self.down(inner), self.dropout, self.training))  # type: ignore[no-any-return]
+        return self.norm(x + drop(self.down(inner), self.dropout, self.training))  # type: ignore[no-any-return]
 
 
 class _Copier:

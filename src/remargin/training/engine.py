@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from torch import Tensor
 
 from remargin.errors import InputError
 from remargin.model.compute import Compute, copy_together
+from remargin.model.cpu import on_all_cores
+from remargin.model.dropping import SeedOfPart, StateOfDevice
 from remargin.model.encoder import BiEncoder
 from remargin.model.packing import Packed, pack, split
 from remargin.model.tokenizer import Tokens
@@ -34,6 +36,9 @@ MOST_GRAPHS = 32
 COMPILE_STEPS = 5000
 # What training keeps of a token in each layer, in numbers: some more than measured.
 KEPT = 30
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class MicroBatches(NamedTuple):
@@ -96,6 +101,7 @@ class Engine:
         pays = self._one_piece and settings.steps >= COMPILE_STEPS
         self.compiles = pays if settings.compile == "auto" else settings.compile == "on"
         self._run = torch.compile(self.compute, dynamic=True) if self.compiles else self.compute
+        self._side_by_side = self.compute.side_by_side and not self.compiles
         self._texts, self._dimension = len(sample), model.dimension
         self._multiple = max(64, 1 << round(np.log2(max(1, tokens) / 40))) if graphs else 1
         self._buffers = [torch.zeros_like(master) for master in self.compute.masters]
@@ -145,8 +151,8 @@ class Engine:
         try:
             order = torch.from_numpy(batch.order).to(self.device, non_blocking=True)
             graph = graphs.forward(batch.parts[0]) if graphs is not None and len(batch.parts) == 1 else None
-            passes: list[_Forward | _Graph] = [graph] if graph is not None else self._forward(batch)
-            made = [each.vectors.detach() for each in passes]
+            passes = self._forward(batch) if graph is None else graph
+            made = [each.vectors.detach() for each in ([passes] if isinstance(passes, _Graph) else passes)]
             flat = torch.cat([*made, self._no_vectors()])[: len(order)]  # without a graph's fillers
             vectors = torch.empty_like(flat).index_copy_(0, order, flat).requires_grad_()
             yield vectors
@@ -155,45 +161,64 @@ class Engine:
         finally:
             self._graphs = graphs
 
-    def _forward(self, batch: MicroBatches) -> list[_Forward | _Graph]:
+    def _forward(self, batch: MicroBatches) -> list[_Forward]:
         """The forward pass of each part. If not all fit into memory, they keep no activations and run once more."""
         again = batch.computed > self.budget and len(batch.parts) > 1
-        passes: list[_Forward | _Graph] = []
-        for part in batch.parts:
-            part = part.to(self.device)
-            random = _Random(self.device) if again else None
-            with torch.no_grad() if again else torch.enable_grad():
-                passes.append(_Forward(part, self._run(part), random))
-        return passes
 
-    def _backward(self, passes: list[_Forward | _Graph], of_vectors: Tensor) -> None:
+        def run(job: tuple[Packed, SeedOfPart | StateOfDevice | None]) -> _Forward:
+            part, draws = job
+            with draws.first() if draws else nullcontext(), torch.set_grad_enabled(not again):
+                return _Forward(part, self._run(part), draws if again else None)
+
+        jobs = ((part.to(self.device), self._draws(again)) for part in batch.parts)
+        return list(self._each(run, jobs, len(batch.parts)))
+
+    def _draws(self, again: bool) -> SeedOfPart | StateOfDevice | None:
+        if self._side_by_side:
+            return SeedOfPart()
+        return StateOfDevice(self.device) if again else None
+
+    def _each(self, work: Callable[[T], R], items: Iterable[T], count: int) -> Iterator[R]:
+        return on_all_cores(work, items, count) if self._side_by_side else map(work, items)
+
+    def _backward(self, passes: list[_Forward] | _Graph, of_vectors: Tensor) -> None:
         """From the gradients of the vectors, in the order of the passes, to those of the weights: through buffers."""
         masters, buffers = self.compute.masters, {buffer.data_ptr() for buffer in self._buffers}
         present = [master.grad for master in masters if master.grad is not None]
         before = [gradient.clone() if gradient.data_ptr() in buffers else gradient for gradient in present]
-        if not passes:  # there were no texts
+        if isinstance(passes, _Graph):
+            passes.replay_backward(of_vectors)
+        elif not passes:  # there were no texts
             torch._foreach_zero_(self._buffers)
-        for number in range(len(passes)):
-            forward = passes.pop(0)  # its activations go when it is done
-            if isinstance(forward, _Graph):
-                forward.replay_backward(of_vectors)
-                continue
-            of_part, of_vectors = of_vectors.tensor_split([len(forward.vectors)])
-            vectors = forward.vectors
-            if forward.random is not None:
-                with forward.random.again():
-                    vectors = self._run(forward.part)
-            del forward
-            gradients = self.compute.gradients(vectors, of_part)
-            del vectors
-            if number == 0:
-                copy_together(self._buffers, gradients)
-            else:
-                torch._foreach_add_(self._buffers, [gradient.float() for gradient in gradients])
+        else:
+            of_parts = of_vectors.split([len(forward.vectors) for forward in passes])
+            jobs = ((passes.pop(0), of_part) for of_part in of_parts)  # activations go when they are done with
+            for number, gradients in enumerate(self._each(self._gradients, jobs, len(of_parts))):
+                self._add_up(gradients, first=number == 0)
         if before:
             torch._foreach_add_(before, self._buffers)
         for master, gradient in zip(masters, before or self._buffers, strict=True):
             master.grad = gradient
+
+    def _gradients(self, job: tuple[_Forward, Tensor]) -> list[Tensor]:
+        forward, of_part = job
+        if forward.draws is None:
+            return self.compute.gradients(forward.vectors, of_part)
+        with forward.draws.again():
+            vectors = self._run(forward.part)
+        return self.compute.gradients(vectors, of_part)
+
+    def _add_up(self, gradients: list[Tensor], first: bool) -> None:
+        """Add a part's gradients to those in the buffers, of which the first part's are the first."""
+        dense = [(buffer, made) for buffer, made in zip(self._buffers, gradients, strict=True) if not made.is_sparse]
+        if first:
+            copy_together(*zip(*dense, strict=True))
+        else:
+            torch._foreach_add_([buffer for buffer, _ in dense], [made.float() for _, made in dense])
+        for buffer, made in zip(self._buffers, gradients, strict=True):
+            if made.is_sparse:
+                buffer = buffer.zero_() if first else buffer
+                buffer.index_add_(0, made._indices()[0], made._values().float())
 
     def parts(self, tokens: Tokens, rows: NDArray[np.int64] | None = None) -> tuple[list[Packed], NDArray[np.int64]]:
         """Texts, all or those of some rows, packed once for `evaluate`, and the order in which it will give their
@@ -232,38 +257,12 @@ class Engine:
         return 6 * self.compute.linear_weights
 
 
-class _Random:
-    """The state of the random number generator, so that the same dropout can be drawn again."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        cpu = device.type == "cpu"
-        self._state = torch.get_rng_state() if cpu else torch.cuda.get_rng_state(device)
-
-    def restore(self) -> None:
-        """Put the generator back into that state."""
-        if self._device.type == "cpu":
-            torch.set_rng_state(self._state)
-        else:
-            torch.cuda.set_rng_state(self._state, self._device)
-
-    @contextmanager
-    def again(self) -> Iterator[None]:
-        """Put the generator back into that state until the end of the block."""
-        now = _Random(self._device)
-        self.restore()
-        try:
-            yield
-        finally:
-            now.restore()
-
-
 class _Forward(NamedTuple):
     """A forward pass: what it computed, and what is needed to compute it once more if it kept no activations."""
 
     part: Packed
     vectors: Tensor
-    random: _Random | None
+    draws: SeedOfPart | StateOfDevice | None
 
 
 class _Graph(NamedTuple):
@@ -297,7 +296,7 @@ class _Graphs:
         if shape not in self._made:
             if len(self._made) >= self._most:
                 return None
-            random = _Random(self._engine.device)
+            random = StateOfDevice(self._engine.device)
             try:
                 self._made[shape] = self._record(part.to(self._engine.device))
             except torch.OutOfMemoryError:  # without another graph, there may be room
