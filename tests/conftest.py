@@ -38,7 +38,7 @@ def remargin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 @pytest.fixture(scope="session")
 def open_study(tiny_model: Any) -> Open:
-    from remargin.paper.released import released_loss
+    from remargin.paper.losses import other_loss
     from remargin.study.study import Study
 
     def get(out: Path, **changed: Any) -> Study:
@@ -49,7 +49,7 @@ def open_study(tiny_model: Any) -> Open:
             "zero_shot": [OTHER],
             "also_test": [OTHER],
             "say": silent,
-            "make_loss": released_loss,
+            "make_loss": other_loss,
         }
         return Study(out, **(given | changed))
 

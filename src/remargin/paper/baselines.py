@@ -11,6 +11,7 @@ from typing import Any
 
 from remargin.paper.compared import (
     BOUND,
+    Compared,
     RowScore,
     at_edges,
     chosen_text,
@@ -21,36 +22,41 @@ from remargin.paper.compared import (
 )
 from remargin.paper.findings import ByTest
 from remargin.paper.published import published_baselines
-from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, BESIDE, DISTRIBUTED, UNTUNED, measured_runs, taught
+from remargin.paper.seeds import OverSeeds, mean_and_deviation, trained_row
+from remargin.paper.systems import (
+    ADAPTIVE,
+    ADAPTIVE_IN_BATCH,
+    BESIDE,
+    DISTRIBUTED,
+    EASY_BINS_DROPPED,
+    TAS_B,
+    TAUGHT_BY_MARGIN_MSE,
+    TEACHERS,
+    UNTUNED,
+    measured_runs,
+)
 from remargin.reports.comparison import DAGGER
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
-from remargin.study.results import MEASURE, RECALL, Result, Results
-from remargin.study.systems import CONTRASTIVE, STATIC, STATIC_IN_BATCH, Choice, System, choose, sweep_of
+from remargin.study.results import MEASURE, RECALL, Results
+from remargin.study.systems import STATIC, STATIC_IN_BATCH, System, sweep_of
 from remargin.study.tasks import MeasureUntrained, Task
 from remargin.study.teacher import DEPTH, FOLDER, REPORT, teacher_report
 
-EASY_BINS_DROPPED = taught("TAS-B, easy bins dropped", sampler="tas-balanced", drop_bins=5)
-TAS_B = (
-    taught("TAS-B", sampler="tas-balanced"),
-    taught("TAS-B, in-batch", sampler="tas-balanced", in_batch=True),
-    EASY_BINS_DROPPED,
-)
-TEACHERS = (taught("MarginMSE"), taught("MarginMSE, in-batch", in_batch=True), *TAS_B)
 BLOCKS: dict[str, tuple[System, ...]] = {
     "self-distillation": (ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED),
     "teacher distillation": TEACHERS,
     "no distillation": (STATIC, STATIC_IN_BATCH, UNTUNED),
     "beside the paper": BESIDE,
 }
-OURS = (EASY_BINS_DROPPED, *BESIDE)  # what the paper's table lacks
+OURS = (EASY_BINS_DROPPED, *TAUGHT_BY_MARGIN_MSE, *BESIDE)  # what the paper's table lacks
 BM25 = "BM25"
 
 
 @dataclass(frozen=True)
 class BaselineRow:
-    """A system of table 4: how good its first seed is, what dev chose for it, and what it cost.
+    """A system of table 4: how good it is, what dev chose for it, and what it cost; as the mean over seeds.
 
     Attributes:
         scores: by measure, nDCG@10 and R@1000, beside the best TAS-B run.
@@ -58,13 +64,15 @@ class BaselineRow:
         rate: the learning rate that dev chose.
         seconds: training up to the best model, with sweeps and teachers.
         triplets: seen by the best model; 0 if no validation was above that before training.
+        seeds: how many training runs it is the mean of.
     """
 
     scores: Mapping[str, RowScore]
     tuned_to: float | None
     rate: float
     seconds: float
-    triplets: int
+    triplets: float
+    seeds: int = 1
 
 
 @dataclass(frozen=True)
@@ -88,11 +96,11 @@ def _tasks(results: Results) -> Iterator[Task]:
     yield MeasureUntrained(None, tuple(results.tests))
     for model in results.models:
         for system in chain.from_iterable(BLOCKS.values()):
-            yield from measured_runs(results, model, system, every_seed=False)
+            yield from measured_runs(results, model, system)
 
 
 def findings(results: Results) -> ByTest[BaselineTable]:
-    """The first seed of each row against the best TAS-B run, for each backbone on each test collection."""
+    """Each row against the best TAS-B run, for each backbone on each test collection."""
     rows = results.of_models(lambda model: _rows(results, model))
     return ByTest.of(results, rows, lambda model, test: _baseline_table(results, rows[model], test))
 
@@ -111,68 +119,64 @@ def draw(results: Results, findings: ByTest[BaselineTable]) -> Section:
 
 
 @dataclass(frozen=True)
-class FirstSeed:
-    """What came of a row's first seed, and the seconds until its best model, with sweeps and teachers."""
+class Row:
+    """The training runs of a row, and the seconds until its best model, with sweeps and teachers."""
 
-    chosen: Choice
-    result: Result
+    trained: OverSeeds
     seconds: float
 
 
-def _rows(results: Results, model: str) -> dict[System, FirstSeed]:
+def _rows(results: Results, model: str) -> dict[System, Row]:
     """The paper's rows have to be there; of ours, what there is."""
     results.bm25(*results.tests)  # the table has that too
     if not results.files.has(results.out / FOLDER / REPORT):
         raise results.not_trained("the report on the teacher", model)
     ours = {system.name: system for system in OURS}
     papers = [system for systems in BLOCKS.values() for system in systems if system not in OURS]
-    rows = {system: _first_seed(results, model, system) for system in papers}
-    beside = results.where_trained(ours, lambda name: _first_seed(results, model, ours[name]))
+    rows = {system: _row(results, model, system) for system in papers}
+    beside = results.where_trained(ours, lambda name: _row(results, model, ours[name]))
     return rows | {ours[name]: row for name, row in beside.items()}
 
 
-def _first_seed(results: Results, model: str, system: System) -> FirstSeed:
-    chosen = choose(results, model, system)
-    sweep, result = sweep_of(results, chosen), results.run(chosen.spec, *results.tests)
-    seconds = result.seconds_to_best + (sweep.seconds if sweep else 0.0)
-    if chosen.spec.taught:
+def _row(results: Results, model: str, system: System) -> Row:
+    """The seeds of a row that are there: older studies have one of some rows."""
+    trained = trained_row(results, model, system, every_seed=False)
+    seconds = trained.seconds
+    if trained.chosen.spec.taught:
         seconds += fsum(teacher_report(results.out, results.files)["seconds"].values())
-        if chosen.spec.in_batch:  # its second teacher
-            seconds += _first_seed(results, model, CONTRASTIVE).seconds
-    return FirstSeed(chosen, result, seconds)
+    if (second := trained.chosen.second_teacher) is not None:
+        sweep = sweep_of(results, second)
+        seconds += results.run(second.spec).seconds_to_best + (sweep.seconds if sweep else 0.0)
+    return Row(trained, seconds)
 
 
-def _baseline_table(results: Results, rows: dict[System, FirstSeed], test: str) -> BaselineTable:
-    scores = {system.name: row.result.test(test) for system, row in rows.items()}
+def _baseline_table(results: Results, rows: dict[System, Row], test: str) -> BaselineTable:
+    scores = {system.name: row.trained.scores(test) for system, row in rows.items()}
     scores[BM25] = results.bm25(test).test(test)
 
-    def mean(name: str, measure: str) -> float:
+    def mean(name: str, measure: str = MEASURE) -> float:
         return fmean(scores[name][measure].values())
 
     def best(systems: Iterable[System]) -> System:
-        return max((system for system in systems if system in rows), key=lambda system: mean(system.name, MEASURE))
+        return max((system for system in systems if system in rows), key=lambda system: mean(system.name))
 
     reference = best(TAS_B)
     compared = compare_in_groups(scores, reference.name)
-    row_scores = {
-        name: {measure: row_score(compared[measure][name], mean(name, measure)) for measure in (MEASURE, RECALL)}
-        for name in scores
-    }
     return BaselineTable(
-        {
-            system: BaselineRow(
-                row_scores[system.name],
-                row.chosen.tuned_to,
-                row.chosen.spec.rate,
-                row.seconds,
-                row.result.best_triplets,
-            )
-            for system, row in rows.items()
-        },
-        bm25=row_scores[BM25],
+        {system: _baseline_row(row, compared, test) for system, row in rows.items()},
+        bm25={measure: row_score(compared[measure][BM25], mean(BM25, measure)) for measure in (MEASURE, RECALL)},
         reference=reference,
         best_teacher=best(TEACHERS),
     )
+
+
+def _baseline_row(row: Row, compared: Compared, test: str) -> BaselineRow:
+    chosen, seeds = row.trained.chosen, row.trained.results
+    scores = {
+        measure: row_score(compared[measure][chosen.system.name], *mean_and_deviation(seeds, measure, test))
+        for measure in (MEASURE, RECALL)
+    }
+    return BaselineRow(scores, chosen.tuned_to, chosen.spec.rate, row.seconds, row.trained.triplets, len(seeds))
 
 
 def _table(results: Results, teacher: dict[str, Any], model: str, table: BaselineTable, further: str) -> Table:
@@ -182,7 +186,7 @@ def _table(results: Results, teacher: dict[str, Any], model: str, table: Baselin
     if measured is not None:
         notes.append(_worth(table, measured))
     notes += at_edges(results, model, table.rows) + not_trained(model, OURS, table.rows)
-    header = ["system", "chosen", MEASURE, RECALL, "time", "triplets"]
+    header = ["system", "chosen", MEASURE, "±", RECALL, "± ", "time", "triplets"]
     return Table(f"{model}, measured on {further or results.name}", header, _blocks(table, measured), notes)
 
 
@@ -195,7 +199,7 @@ def _blocks(table: BaselineTable, teacher: float | None) -> list[Block]:
     for rows in blocks.values():
         _embolden(rows)
     if teacher is not None:
-        blocks["teacher distillation"].append([Cell("the teacher itself"), Cell(""), number(teacher), *[Cell("")] * 3])
+        blocks["teacher distillation"].append([Cell("the teacher itself"), Cell(""), number(teacher), *[Cell("")] * 5])
     return [Block(label, rows) for label, rows in blocks.items()]
 
 
@@ -205,18 +209,20 @@ def _cells(system: System, row: BaselineRow) -> list[Cell]:
         Cell(chosen_text(system, row.tuned_to, row.rate)),
         *_score_cells(row.scores),
         Cell(time_text(row.seconds), value=row.seconds),
-        Cell(f"{row.triplets:,}", value=row.triplets),
+        Cell(f"{row.triplets:,.0f}", value=row.triplets),
     ]
 
 
 def _score_cells(scores: Mapping[str, RowScore]) -> list[Cell]:
-    both = (scores[MEASURE], scores[RECALL])
-    return [number(score.mean, marks=DAGGER if score.equivalent else "") for score in both]
+    cells = []
+    for score in (scores[MEASURE], scores[RECALL]):
+        cells += [number(score.mean, marks=DAGGER if score.equivalent else ""), number(score.deviation)]
+    return cells
 
 
 def _embolden(rows: list[list[Cell]]) -> None:
     """The best of a block, in each measure."""
-    for column in (2, 3):
+    for column in (2, 4):
         best = max(value for row in rows if (value := row[column].value) is not None)
         for row in rows:
             row[column] = replace(row[column], bold=row[column].value == best)
@@ -229,14 +235,24 @@ def _notes(results: Results, table: BaselineTable, teacher: dict[str, Any]) -> l
         f"the paper compares with (paired TOST within {BOUND}, Bonferroni: the paper's targets are one group, the "
         f"others another). Time is that until the best model, with sweeps, and for teachers {_cost(teacher)}, and that "
         "of a second teacher. A teacher scale of 1 brings 99% of the teacher's margins within 1, for cosines.",
-        f"Each row is one run, with seed {results.plan.seeds[0]}. Batches by topic differ in size: how many triplets a "
-        "run sees in all is only about the same."
+        f"{_over_seeds(results, table)} Batches by topic differ in size: how many triplets a run sees in all is only "
+        "about the same."
         + (f" Training never came above the model before it, on dev: {'; '.join(untrained)}." if untrained else ""),
-        f"{_origin(teacher)} In-batch scores come from the contrastive row's model, as TAS-B takes "
-        "them from a second teacher.",
+        f"{_origin(teacher)} As for TAS-B, in-batch scores come from a second teacher: the contrastive row's model "
+        f"with seed {results.plan.seeds[0]}, or MarginMSE's, which only the first teacher has taught.",
         "TAS-B's topics are k-means over the query vectors of the backbone as it is. The bins are of each query's own "
         "range of margins; the variant drops the upper half of them.",
     ]
+
+
+def _over_seeds(results: Results, table: BaselineTable) -> str:
+    """How many training runs a row is the mean of, and which rows have fewer."""
+    seeds = len(results.plan.seeds)
+    if seeds == 1:
+        return f"Each row is one run, with seed {results.plan.seeds[0]}."
+    fewer = [f"{system.name} ({row.seeds})" for system, row in table.rows.items() if row.seeds < seeds]
+    text = f"± is the standard deviation over {seeds} seeds; each query counts with its mean over seeds."
+    return f"{text} Fewer seeds: {'; '.join(fewer)}." if fewer else text
 
 
 def _cost(teacher: dict[str, Any]) -> str:

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from remargin.losses.inputs import Similarity
 from remargin.losses.margin import ERRORS, MarginLoss
-from remargin.study.specs import RunSpec
 
 
 class ReleasedMarginLoss(nn.Module):
@@ -53,15 +52,3 @@ class ReleasedMarginLoss(nn.Module):
         margin = columns - (q @ n.T if in_batch else (q * n).sum(1))
         targets = (1 + p @ n.T) / 2 if isinstance(target, str) else torch.full_like(q @ n.T, target)
         return ERRORS["l2"](margin - targets).mean()
-
-
-def released_loss(spec: RunSpec, similarity: Similarity) -> nn.Module | None:
-    """The released code's loss of a run that asks for it; None for all others.
-
-    >>> released_loss(RunSpec("tiny", "distributed", 16, 64, 1e-3), "cosine") is None
-    True
-    """
-    if not spec.released:
-        return None
-    target: float | str = spec.target if spec.target in ("adaptive", "distributed") else float(spec.target)
-    return ReleasedMarginLoss(target, spec.in_batch, similarity)

@@ -15,8 +15,8 @@ from remargin.paper.claims.claim import Verdict
 from remargin.paper.claims.table import check_claims, claims
 from remargin.paper.experiments import ALL, CLAIMS, EVERY, EXPERIMENTS
 from remargin.paper.findings import Findings
+from remargin.paper.losses import other_loss
 from remargin.paper.regimes import TITLES, plan_of, side_by_side, study_folder, titled
-from remargin.paper.released import released_loss
 from remargin.progress import tell
 from remargin.reports.collect import studies_in
 from remargin.reports.page import write_page
@@ -161,7 +161,7 @@ def open_study(
         chosen = usual.scaled(budget, keep=typed)
     study = Study(
         out, data, model, chosen, zero_shot, None if triplets is None else Path(triplets), also_test, say,
-        make_loss=released_loss, jobs=jobs,
+        make_loss=other_loss, jobs=jobs,
     )  # fmt: skip
     if before is not None:
         say(f"{out} goes on as it was planned")

@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from remargin.evaluation.comparison import Scores
 from remargin.study.plan import Plan
-from remargin.study.results import LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST, Result, Results
+from remargin.study.results import LAST, ZERO_SHOT, ZERO_SHOT_LAST, Results
 from remargin.study.specs import RunSpec
 from remargin.study.systems import (
     CONTRASTIVE,
@@ -35,19 +32,40 @@ STOPPED = system("distributed, stopped target", target="distributed", stop_gradi
 RELEASED = system("distributed, released broadcast", target="distributed", released=True)
 EXPLICIT_MEAN = system("explicit mean", target="mean")
 BESIDE = (CONTRASTIVE, STOPPED, RELEASED, EXPLICIT_MEAN)
+# Of all rows, only the contrastive one is told which documents of a batch are known to be relevant. What that is worth:
+UNMASKED = system("contrastive, nothing left out", tuned="temperature", target="contrastive", mask_known=False)
 
 UNTUNED = system("static 1.0", target=f"{UNTUNED_MARGIN:g}")
 UNTUNED_IN_BATCH = system("static 1.0, in-batch", target=f"{UNTUNED_MARGIN:g}", in_batch=True)
-ZERO_SHOT_SYSTEMS = (*PAPER, *BESIDE, UNTUNED, UNTUNED_IN_BATCH)
 
 
-def taught(name: str, **others: Any) -> System:
+def taught(name: str, second_teacher: System | None = None, **others: Any) -> System:
     """A system that learns a teacher's margins, scaled to what suits the student's similarity.
 
-    With in-batch negatives a second teacher scores the pairs of a batch: the model of the contrastive system.
+    With a second teacher, the model of that system scores the pairs of a batch.
     """
-    second = CONTRASTIVE if others.get("in_batch") else None
-    return system(name, tuned="teacher scale", second_teacher=second, target="teacher", **others)
+    if second_teacher is not None:
+        others |= {"in_batch": True, "in_batch_teacher": second_teacher.name}
+    return system(name, tuned="teacher scale", second_teacher=second_teacher, target="teacher", **others)
+
+
+MARGIN_MSE = taught("MarginMSE")
+EASY_BINS_DROPPED = taught("TAS-B, easy bins dropped", sampler="tas-balanced", drop_bins=5)
+# The contrastive model is the better teacher of the two, and a rival of all rows; MarginMSE's knows no more than the
+# cross-encoder has taught it.
+TAUGHT_BY_MARGIN_MSE = (
+    taught("MarginMSE, in-batch by MarginMSE", MARGIN_MSE),
+    taught("TAS-B, in-batch by MarginMSE", MARGIN_MSE, sampler="tas-balanced"),
+)
+TAS_B = (
+    taught("TAS-B", sampler="tas-balanced"),
+    taught("TAS-B, in-batch", CONTRASTIVE, sampler="tas-balanced"),
+    TAUGHT_BY_MARGIN_MSE[1],
+    EASY_BINS_DROPPED,
+)
+TEACHERS = (MARGIN_MSE, taught("MarginMSE, in-batch", CONTRASTIVE), TAUGHT_BY_MARGIN_MSE[0], *TAS_B)
+
+ZERO_SHOT_SYSTEMS = (*PAPER, *BESIDE, UNTUNED, UNTUNED_IN_BATCH, *TAS_B)
 
 
 def whole_run(plan: Plan, choice: Choice) -> RunSpec:
@@ -55,13 +73,13 @@ def whole_run(plan: Plan, choice: Choice) -> RunSpec:
     return replace(choice.spec, early_stopping=False, validate_every=plan.curve_validate_every, **plan.constant_rate)
 
 
-def measured_runs(results: Results, model: str, system: System, every_seed: bool) -> Iterator[Task]:
+def measured_runs(results: Results, model: str, system: System) -> Iterator[Task]:
     """The training runs behind a row of tables 3 and 4, measured on test.
 
     Tables 3, 4 and 5 share their runs. As long as a model of table 5 is there, it is measured for that table, too.
     """
-    choice, seeds = declare(results, model, system), results.plan.seeds
-    first, *others = choice.with_seeds(seeds if every_seed else seeds[:1])
+    choice = declare(results, model, system)
+    first, *others = choice.with_seeds(results.plan.seeds)
     yield from choice.runs([first], (*results.tests, *_shared(results, system)))
     yield from choice.runs(others, tuple(results.tests))
 
@@ -78,18 +96,3 @@ def untrained(results: Results, *measure: str) -> Iterator[Task]:
     yield MeasureUntrained(None, measure)
     for model in results.models:
         yield MeasureUntrained(model, measure)
-
-
-def over_seeds(results: list[Result], test: str = TEST) -> Scores:
-    """Each query's scores, as the mean over seeds."""
-    every = [result.test(test) for result in results]
-    return {
-        measure: {query: float(np.mean([scores[measure][query] for scores in every])) for query in queries}
-        for measure, queries in every[0].items()
-    }
-
-
-def mean_and_deviation(results: list[Result], measure: str, test: str = TEST) -> tuple[float, float | None]:
-    """The mean of a measure over queries and seeds, and the standard deviation of the seeds' means, if several."""
-    means = [float(np.mean(list(result.test(test)[measure].values()))) for result in results]
-    return float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else None

@@ -1,10 +1,9 @@
-"""The paper's table 3: all targets on each backbone, with what they cost; and four losses that the paper leaves out."""
+"""The paper's table 3: all targets on each backbone, with what they cost; and losses that the paper leaves out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import fsum
 from statistics import fmean
 from typing import Any
 
@@ -22,16 +21,18 @@ from remargin.paper.compared import (
 )
 from remargin.paper.findings import ByTest
 from remargin.paper.published import published_variants, variants_source
-from remargin.paper.systems import BESIDE, DISTRIBUTED, PAPER, mean_and_deviation, measured_runs, over_seeds, untrained
+from remargin.paper.seeds import OverSeeds, mean_and_deviation, trained_row
+from remargin.paper.systems import BESIDE, DISTRIBUTED, PAPER, UNMASKED, measured_runs, untrained
 from remargin.reports.comparison import DAGGER
 from remargin.reports.figures import Figure, Scatter, scatter_of
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
-from remargin.study.results import MEASURE, RECALL, TEST, Result, Results
-from remargin.study.systems import CONTRASTIVE, STATIC, Choice, Sweep, System, choose, sweep_of
+from remargin.study.results import MEASURE, RECALL, TEST, Results
+from remargin.study.systems import CONTRASTIVE, STATIC, System
 from remargin.study.tasks import Task
 
+OURS = (*BESIDE, UNMASKED)
 SWEPT = "*"
 BETTER = "‡"
 
@@ -73,45 +74,11 @@ class VariantTable:
     bm25: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class OverSeeds:
-    """The training runs behind a row: what dev chose, and what came of it for each seed."""
-
-    chosen: Choice
-    sweep: Sweep | None
-    results: list[Result]
-
-    def scores(self, test: str) -> Scores:
-        """Each query's, as the mean over seeds."""
-        return over_seeds(self.results, test)
-
-    @property
-    def seconds(self) -> float:
-        """Training up to the best model, with the sweep."""
-        own = fmean(result.seconds_to_best for result in self.results)
-        return own + (self.sweep.seconds if self.sweep else 0.0)
-
-    @property
-    def joules(self) -> float | None:
-        """The energy of the same."""
-        swept = [result for _, result in self.sweep.points] if self.sweep else []
-        spent = [result.joules for result in (*self.results, *swept)]
-        if None in spent:
-            return None
-        shares = [result.best_step / result.steps / len(self.results) for result in self.results] + [1.0] * len(swept)
-        return fsum(share * (joules or 0.0) for share, joules in zip(shares, spent, strict=True))
-
-    @property
-    def triplets(self) -> float:
-        """Triplets seen by the best model, on average."""
-        return fmean(result.best_triplets for result in self.results)
-
-
 def _tasks(results: Results) -> Iterator[Task]:
     yield from untrained(results, *results.tests)
     for model in results.models:
-        for system in (*PAPER, *BESIDE):
-            yield from measured_runs(results, model, system, every_seed=True)
+        for system in (*PAPER, *OURS):
+            yield from measured_runs(results, model, system)
 
 
 def findings(results: Results) -> ByTest[VariantTable]:
@@ -132,16 +99,10 @@ def _rows(results: Results, model: str) -> dict[System, OverSeeds]:
     """The paper's rows have to be there; of ours, what there is."""
     results.untrained(model, *results.tests)  # the table has these two as well
     results.bm25(*results.tests)
-    beside = {system.name: system for system in BESIDE}
-    rows = {system: _over_seeds(results, model, system) for system in PAPER}
-    ours = results.where_trained(beside, lambda name: _over_seeds(results, model, beside[name]))
+    beside = {system.name: system for system in OURS}
+    rows = {system: trained_row(results, model, system) for system in PAPER}
+    ours = results.where_trained(beside, lambda name: trained_row(results, model, beside[name]))
     return rows | {beside[name]: row for name, row in ours.items()}
-
-
-def _over_seeds(results: Results, model: str, system: System) -> OverSeeds:
-    choice = choose(results, model, system)
-    seeds = [results.run(spec, *results.tests) for spec in choice.with_seeds(results.plan.seeds)]
-    return OverSeeds(choice, sweep_of(results, choice), seeds)
 
 
 def _variant_table(results: Results, model: str, rows: dict[System, OverSeeds], test: str) -> VariantTable:
@@ -180,13 +141,13 @@ def _table(results: Results, by_model: Mapping[str, VariantTable], further: str)
     for model, table in by_model.items():
         cells = {system: _cells(system, row) for system, row in table.rows.items()}
         blocks.append(Block(model, [cells[system] for system in PAPER]))
-        others = [cells[system] for system in BESIDE if system in cells]
+        others = [cells[system] for system in OURS if system in cells]
         others += [_untrained_cells("no training", table.no_training), _untrained_cells("BM25", table.bm25)]
         blocks.append(Block(f"{model}, beside the paper", others))
     header = ["target", "chosen", MEASURE, "±", RECALL, "± ", "time", "triplets"]
     collection = further or results.name
     title = "Target variants" if len(results.tests) == 1 else f"Target variants on {collection}"
-    lacking = [line for model, table in by_model.items() for line in not_trained(model, BESIDE, table.rows)]
+    lacking = [line for model, table in by_model.items() for line in not_trained(model, OURS, table.rows)]
     edges = [line for model, table in by_model.items() for line in at_edges(results, model, table.rows)]
     return Table(title, header, blocks, _notes(results, collection) + edges + lacking)
 
@@ -228,7 +189,7 @@ def _published() -> Table:
 def _scatter(results: Results, model: str) -> Scatter:
     """Distributed against the tuned static margin, query by query."""
     return scatter_of(
-        {system.name: _over_seeds(results, model, system).scores(TEST)[MEASURE] for system in (STATIC, DISTRIBUTED)},
+        {system.name: trained_row(results, model, system).scores(TEST)[MEASURE] for system in (STATIC, DISTRIBUTED)},
         results.queries(),
         MEASURE,
         name=f"queries-{model}",

@@ -33,6 +33,8 @@ class RunSpec:
         second_round: whether its negatives were mined by the model of the same run without it, see `first_round`.
         schedule: of the learning rate; None for the preset's.
         validate_every: triplets between validations; None for the plan's.
+        in_batch_teacher: the system whose model scores the pairs of a batch, for a run with two teachers.
+        mask_known: whether the contrastive loss leaves out the documents that the batch shows to be relevant.
     """
 
     model: str
@@ -58,6 +60,8 @@ class RunSpec:
     second_round: bool = False
     schedule: Schedule | None = None
     validate_every: int | None = None
+    in_batch_teacher: str = "contrastive"
+    mask_known: bool = True
 
     @property
     def first_round(self) -> RunSpec | None:

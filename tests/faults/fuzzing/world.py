@@ -17,7 +17,7 @@ from remargin.data.preparation import prepare
 from remargin.mining.negatives import mine
 from remargin.model.cross_encoder import CrossEncoder
 from remargin.paper.experiments import EXPERIMENTS
-from remargin.paper.released import released_loss
+from remargin.paper.losses import other_loss
 from remargin.paper.running import run_experiments
 from remargin.study.plan import Plan
 from remargin.study.study import Study
@@ -135,9 +135,7 @@ class World:
         """Every experiment of the paper, as small as it can be."""
         out = self.root / "study"
         models = {"tiny": str(self.model)}
-        study = Study(
-            out, DATA, models, PLAN, zero_shot=[OTHER], also_test=[OTHER], say=silent, make_loss=released_loss
-        )
+        study = Study(out, DATA, models, PLAN, zero_shot=[OTHER], also_test=[OTHER], say=silent, make_loss=other_loss)
         run_experiments(study, list(EXPERIMENTS))
         return out
 
