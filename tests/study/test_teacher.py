@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from remargin.paper.running import run_experiments
+from remargin.paper.systems import MARGIN_MSE, TEACHERS
 from remargin.reports.sections import Section
 from remargin.study import teacher
+from remargin.study.results import Results
+from remargin.study.systems import CONTRASTIVE, choose
 from remargin.teacher import scoring as teaching
 from remargin.teacher.scored_pairs import ByModel
 
-from ..small_study import PLAN, Open
+from ..small_study import PLAN, Open, silent
 
 
 def test_killed_after_the_scores_they_are_not_made_again(
@@ -71,4 +74,21 @@ def test_scores_that_come_with_the_triplets_are_the_teachers(
     assert ("whose cost is not known" in table.notes[0]) != known
     cost = json.loads(teaching.report_of(scored).read_text())
     least = (cost["seconds"] + cost["teacher_seconds"]) * known
-    assert float(rows["MarginMSE"][4].value or 0) >= least
+    assert float(rows["MarginMSE"][6].value or 0) >= least
+
+
+def test_the_second_teacher_is_the_model_of_its_own_row(study_folder: Path) -> None:
+    """The contrastive row's or MarginMSE's; the runs of the one are not those of the other."""
+    results = Results.open(study_folder, say=silent)
+    two = [system for system in TEACHERS if system.second_teacher is not None]
+    assert [system.second_teacher for system in two] == [CONTRASTIVE, MARGIN_MSE, CONTRASTIVE, MARGIN_MSE]
+    runs = {}
+    for system in two:
+        assert system.second_teacher is not None
+        choice, second = choose(results, "tiny", system), choose(results, "tiny", system.second_teacher)
+        own = [run for run in choice.runs() if run.spec.in_batch]
+        assert len(own) == len(choice.trials) + 1
+        assert {run.second_teacher for run in own} == {second.spec}
+        assert {run.key for run in second.runs()} < {run.key for run in choice.runs()}
+        runs[system] = {run.key for run in own}
+    assert sum(map(len, runs.values())) == len(set.union(*runs.values()))

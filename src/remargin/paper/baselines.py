@@ -11,11 +11,13 @@ from typing import Any
 
 from remargin.paper.compared import (
     BOUND,
+    ENERGY,
     Compared,
     RowScore,
     at_edges,
     chosen_text,
     compare_in_groups,
+    energy_cell,
     not_trained,
     row_score,
     time_text,
@@ -39,6 +41,7 @@ from remargin.reports.comparison import DAGGER
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
+from remargin.study.hardware import total_energy
 from remargin.study.results import MEASURE, RECALL, Results
 from remargin.study.systems import STATIC, STATIC_IN_BATCH, System, sweep_of
 from remargin.study.tasks import MeasureUntrained, Task
@@ -64,6 +67,7 @@ class BaselineRow:
         rate: the learning rate that dev chose.
         seconds: training up to the best model, with sweeps and teachers.
         triplets: seen by the best model; 0 if no validation was above that before training.
+        joules: the energy of the GPU in `seconds`; None unless it was recorded for all of them.
         seeds: how many training runs it is the mean of.
     """
 
@@ -72,6 +76,7 @@ class BaselineRow:
     rate: float
     seconds: float
     triplets: float
+    joules: float | None = None
     seeds: int = 1
 
 
@@ -120,10 +125,11 @@ def draw(results: Results, findings: ByTest[BaselineTable]) -> Section:
 
 @dataclass(frozen=True)
 class Row:
-    """The training runs of a row, and the seconds until its best model, with sweeps and teachers."""
+    """The training runs of a row, and the seconds and joules until its best model, with sweeps and teachers."""
 
     trained: OverSeeds
     seconds: float
+    joules: float | None
 
 
 def _rows(results: Results, model: str) -> dict[System, Row]:
@@ -141,13 +147,16 @@ def _rows(results: Results, model: str) -> dict[System, Row]:
 def _row(results: Results, model: str, system: System) -> Row:
     """The seeds of a row that are there: older studies have one of some rows."""
     trained = trained_row(results, model, system, every_seed=False)
-    seconds = trained.seconds
+    seconds, joules = [trained.seconds], [trained.joules]
     if trained.chosen.spec.taught:
-        seconds += fsum(teacher_report(results.out, results.files)["seconds"].values())
-    if (second := trained.chosen.second_teacher) is not None:
-        sweep = sweep_of(results, second)
-        seconds += results.run(second.spec).seconds_to_best + (sweep.seconds if sweep else 0.0)
-    return Row(trained, seconds)
+        teacher = teacher_report(results.out, results.files)
+        seconds += teacher["seconds"].values()
+        joules.append(teacher.get("joules"))
+    if (chosen := trained.chosen.second_teacher) is not None:
+        second = OverSeeds(chosen, sweep_of(results, chosen), [results.run(chosen.spec)])
+        seconds.append(second.seconds)
+        joules.append(second.joules)
+    return Row(trained, fsum(seconds), total_energy(joules))
 
 
 def _baseline_table(results: Results, rows: dict[System, Row], test: str) -> BaselineTable:
@@ -172,11 +181,18 @@ def _baseline_table(results: Results, rows: dict[System, Row], test: str) -> Bas
 
 def _baseline_row(row: Row, compared: Compared, test: str) -> BaselineRow:
     chosen, seeds = row.trained.chosen, row.trained.results
-    scores = {
-        measure: row_score(compared[measure][chosen.system.name], *mean_and_deviation(seeds, measure, test))
-        for measure in (MEASURE, RECALL)
-    }
-    return BaselineRow(scores, chosen.tuned_to, chosen.spec.rate, row.seconds, row.trained.triplets, len(seeds))
+    return BaselineRow(
+        {
+            measure: row_score(compared[measure][chosen.system.name], *mean_and_deviation(seeds, measure, test))
+            for measure in (MEASURE, RECALL)
+        },
+        chosen.tuned_to,
+        chosen.spec.rate,
+        row.seconds,
+        row.trained.triplets,
+        row.joules,
+        len(seeds),
+    )
 
 
 def _table(results: Results, teacher: dict[str, Any], model: str, table: BaselineTable, further: str) -> Table:
@@ -186,7 +202,7 @@ def _table(results: Results, teacher: dict[str, Any], model: str, table: Baselin
     if measured is not None:
         notes.append(_worth(table, measured))
     notes += at_edges(results, model, table.rows) + not_trained(model, OURS, table.rows)
-    header = ["system", "chosen", MEASURE, "±", RECALL, "± ", "time", "triplets"]
+    header = ["system", "chosen", MEASURE, "±", RECALL, "± ", "time", "energy", "triplets"]
     return Table(f"{model}, measured on {further or results.name}", header, _blocks(table, measured), notes)
 
 
@@ -195,11 +211,11 @@ def _blocks(table: BaselineTable, teacher: float | None) -> list[Block]:
         label: [_cells(system, table.rows[system]) for system in systems if system in table.rows]
         for label, systems in BLOCKS.items()
     }
-    blocks["no distillation"].insert(0, [Cell(BM25), Cell(""), *_score_cells(table.bm25), Cell(""), Cell("")])
+    blocks["no distillation"].insert(0, [Cell(BM25), Cell(""), *_score_cells(table.bm25), *[Cell("")] * 3])
     for rows in blocks.values():
         _embolden(rows)
     if teacher is not None:
-        blocks["teacher distillation"].append([Cell("the teacher itself"), Cell(""), number(teacher), *[Cell("")] * 5])
+        blocks["teacher distillation"].append([Cell("the teacher itself"), Cell(""), number(teacher), *[Cell("")] * 6])
     return [Block(label, rows) for label, rows in blocks.items()]
 
 
@@ -209,6 +225,7 @@ def _cells(system: System, row: BaselineRow) -> list[Cell]:
         Cell(chosen_text(system, row.tuned_to, row.rate)),
         *_score_cells(row.scores),
         Cell(time_text(row.seconds), value=row.seconds),
+        energy_cell(row.joules),
         Cell(f"{row.triplets:,.0f}", value=row.triplets),
     ]
 
@@ -233,8 +250,9 @@ def _notes(results: Results, table: BaselineTable, teacher: dict[str, Any]) -> l
     return [
         f"Bold: the best of a block. {DAGGER} equivalent to {table.reference.name}, the best TAS-B run, which is what "
         f"the paper compares with (paired TOST within {BOUND}, Bonferroni: the paper's targets are one group, the "
-        f"others another). Time is that until the best model, with sweeps, and for teachers {_cost(teacher)}, and that "
-        "of a second teacher. A teacher scale of 1 brings 99% of the teacher's margins within 1, for cosines.",
+        "others another). Time and energy are those until the best model, with sweeps, and for teachers "
+        f"{_cost(teacher)}, and those of a second teacher. {ENERGY} A teacher scale of 1 brings 99% of the "
+        "teacher's margins within 1, for cosines.",
         f"{_over_seeds(results, table)} Batches by topic differ in size: how many triplets a run sees in all is only "
         "about the same."
         + (f" Training never came above the model before it, on dev: {'; '.join(untrained)}." if untrained else ""),

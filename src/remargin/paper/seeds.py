@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import fsum
 from statistics import fmean
 
 import numpy as np
 
 from remargin.evaluation.comparison import Scores
+from remargin.study.hardware import total_energy
 from remargin.study.results import TEST, Result, Results
 from remargin.study.systems import Choice, Sweep, System, choose, sweep_of
 
@@ -33,13 +33,10 @@ class OverSeeds:
 
     @property
     def joules(self) -> float | None:
-        """The energy of the same."""
-        swept = [result for _, result in self.sweep.points] if self.sweep else []
-        spent = [result.joules for result in (*self.results, *swept)]
-        if None in spent:
-            return None
-        shares = [result.best_step / result.steps / len(self.results) for result in self.results] + [1.0] * len(swept)
-        return fsum(share * (joules or 0.0) for share, joules in zip(shares, spent, strict=True))
+        """The energy of the same; None unless it was recorded for every run."""
+        own = total_energy(result.joules_to_best for result in self.results)
+        mean = None if own is None else own / len(self.results)
+        return total_energy([mean, self.sweep.joules]) if self.sweep else mean
 
     @property
     def triplets(self) -> float:

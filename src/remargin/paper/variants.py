@@ -10,11 +10,13 @@ from typing import Any
 from remargin.evaluation.comparison import Scores
 from remargin.paper.compared import (
     BOUND,
+    ENERGY,
     Compared,
     RowScore,
     at_edges,
     chosen_text,
     compare_in_groups,
+    energy_cell,
     not_trained,
     row_score,
     time_text,
@@ -49,7 +51,7 @@ class VariantRow:
         sweep_seconds: the sweep alone; None if there was none.
         run_seconds: a whole training run, as the mean over seeds.
         triplets: seen by the best model, as the mean over seeds; 0 if no validation was above that before training.
-        joules: the energy that `seconds` took, where it was measured.
+        joules: the energy of the GPU in `seconds`; None unless it was recorded for all of them.
     """
 
     scores: Mapping[str, RowScore]
@@ -144,7 +146,7 @@ def _table(results: Results, by_model: Mapping[str, VariantTable], further: str)
         others = [cells[system] for system in OURS if system in cells]
         others += [_untrained_cells("no training", table.no_training), _untrained_cells("BM25", table.bm25)]
         blocks.append(Block(f"{model}, beside the paper", others))
-    header = ["target", "chosen", MEASURE, "±", RECALL, "± ", "time", "triplets"]
+    header = ["target", "chosen", MEASURE, "±", RECALL, "± ", "time", "energy", "triplets"]
     collection = further or results.name
     title = "Target variants" if len(results.tests) == 1 else f"Target variants on {collection}"
     lacking = [line for model, table in by_model.items() for line in not_trained(model, OURS, table.rows)]
@@ -162,12 +164,13 @@ def _cells(system: System, row: VariantRow) -> list[Cell]:
     return [
         *cells,
         Cell(time_text(row.seconds), marks=swept, value=row.seconds),
+        energy_cell(row.joules, swept),
         Cell(f"{row.triplets:,.0f}", value=row.triplets),
     ]
 
 
 def _untrained_cells(name: str, means: Mapping[str, float]) -> list[Cell]:
-    return [Cell(name), Cell(""), number(means[MEASURE]), Cell(""), number(means[RECALL]), *[Cell("")] * 3]
+    return [Cell(name), Cell(""), number(means[MEASURE]), Cell(""), number(means[RECALL]), *[Cell("")] * 4]
 
 
 def _published() -> Table:
@@ -229,9 +232,9 @@ def _notes(results: Results, collection: str) -> list[str]:
         f"Bold: the best of the paper's targets for a backbone. {DAGGER} equivalent to it (paired TOST within {BOUND}, "
         f"Bonferroni: the paper's targets are one group, the others another). {BETTER} better than it (paired t-test, "
         f"Bonferroni).{spread if seeds > 1 else ' One seed.'}",
-        f"{SWEPT} with the sweep over margins or temperatures. Time and triplets are those until the best model by "
-        "dev; the choice of the learning rate, from one grid for every row, is not counted. Where triplets are 0, "
-        "training never came above the model before it on dev, so that is what was measured.",
+        f"{SWEPT} with the sweep over margins or temperatures. Time, energy and triplets are those until the best "
+        f"model by dev. {ENERGY} The choice of the learning rate, from one grid for every row, is not counted. Where "
+        "triplets are 0, training never came above the model before it on dev, so that is what was measured.",
         f"Test: exact full ranking of {collection}. Margin, temperature, learning rate and when to stop: dev.",
     ]
 
