@@ -11,7 +11,7 @@ from torch import nn
 from remargin.errors import InputError, first_line
 from remargin.model import folder as model_folder
 from remargin.model.tokenizer import quiet_transformers
-from remargin.model.weights import refuse_more_layers_than_weights, require_safetensors
+from remargin.model.weights import require_safetensors, require_sound_config
 
 
 class Checkpoint:
@@ -52,7 +52,7 @@ def load_backbone(folder: Path) -> tuple[nn.Module, Checkpoint]:
 def load_as(kind: Any, folder: Path, what: str, do: str) -> tuple[Any, dict[str, Any]]:
     """A model of a class of transformers, in float32 and from safetensors alone, and what became of its weights."""
     require_safetensors(folder)
-    refuse_more_layers_than_weights(folder)
+    require_sound_config(folder)
     try:
         with quiet_transformers():
             model, info = kind.from_pretrained(

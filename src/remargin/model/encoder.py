@@ -324,7 +324,11 @@ class BiEncoder(nn.Module):
         for number, (rows, vectors) in enumerate(zip(groups, made, strict=True), start=1):
             waiting.append((rows, vectors))
             if device.type == "cpu" or len(waiting) == 16 or number == len(groups):  # a GPU is waited for now and then
-                yield np.concatenate([r for r, _ in waiting]), torch.cat([v for _, v in waiting]).cpu().numpy()
+                done = torch.cat([v for _, v in waiting]).cpu().numpy()
+                if not np.isfinite(done).all():
+                    problem = f"{self.name or 'the model'} gives vectors with numbers that are not finite"
+                    raise InputError(problem, do="use an intact model, or compute in float32")
+                yield np.concatenate([r for r, _ in waiting]), done
                 waiting.clear()
 
     def _similar(self, vectors: Tensor) -> Tensor:
