@@ -109,7 +109,6 @@ def local_folder(name: str | Path, weights: bool = True, pickles: bool = False) 
 
 def _reason(error: BaseException) -> str:
     """Why the hub did not give a model."""
-    import httpx
     from huggingface_hub.errors import (
         GatedRepoError,
         HFValidationError,
@@ -126,10 +125,21 @@ def _reason(error: BaseException) -> str:
         ((RepositoryNotFoundError,), "the Hugging Face hub has no model of that name"),
         ((HFValidationError,), "it is no name that the Hugging Face hub could have"),
         ((OfflineModeIsEnabled,), "the Hugging Face hub is switched off (HF_HUB_OFFLINE)"),
-        ((LocalEntryNotFoundError, httpx.TransportError, ConnectionError), "the Hugging Face hub cannot be reached"),
+        ((LocalEntryNotFoundError,), "the Hugging Face hub cannot be reached"),
     ]
-    known = (reason for kinds, reason in reasons if any(isinstance(each, kinds) for each in raised))
-    return next(known, f"the Hugging Face hub did not help ({first_line(error)})")
+    known = [reason for kinds, reason in reasons if any(isinstance(each, kinds) for each in raised)]
+    known += ["the Hugging Face hub cannot be reached"] * any(map(of_the_network, raised))
+    return next(iter(known), f"the Hugging Face hub did not help ({first_line(error)})")
+
+
+def of_the_network(error: BaseException) -> bool:
+    """Whether an error says that there is no connection: by its name, as the hub's package has changed its HTTP library.
+
+    >>> of_the_network(ConnectionRefusedError()), of_the_network(PermissionError())
+    (True, False)
+    """
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return not names.isdisjoint({"ConnectionError", "TransportError"})
 
 
 def is_decoder(folder: Path) -> bool:
