@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from remargin.errors import InputError, first_line
-from remargin.model import folder as model_folder
 from remargin.model.tokenizer import quiet_transformers
 from remargin.model.weights import require_safetensors, require_sound_config
 
@@ -36,7 +35,6 @@ def load_backbone(folder: Path) -> tuple[nn.Module, Checkpoint]:
     from transformers import AutoModel
 
     require_safetensors(folder)
-    model_folder.refuse_decoder(folder)
     backbone, info = load_as(AutoModel, folder, "an encoder", "name another model")
     if getattr(backbone.config, "is_encoder_decoder", False):
         raise InputError("has a decoder too, and is no encoder", file=folder, do="name an encoder, such as BERT")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from remargin.errors import InputError
 from remargin.model.cpu import freeze, on_all_cores, size_step
 from remargin.model.packing import NO_KERNELS, Kernels, Packed, choose_kernels, pack, register_interface, split
+from remargin.model.pooling import pooled_rows
 from remargin.model.postnorm import PostNorm, Sources
 from remargin.model.tokenizer import Tokens
 
@@ -87,7 +88,9 @@ class Compute(nn.Module):
         config = model.backbone.config
         attention_dropout = attention_dropout and _drops_attention(config)
         self._width = int(config.hidden_size)
-        head_size = self._width // (getattr(config, "num_attention_heads", None) or 1)
+        head_size = getattr(config, "head_dim", None) or self._width // (
+            getattr(config, "num_attention_heads", None) or 1
+        )
         self.kernels = choose_kernels(head_size, dtype)
         self.body: Any
         if engine != "padded" and PostNorm.fits(model.backbone):
@@ -183,7 +186,8 @@ class Compute(nn.Module):
             pooled = pooled / (packed.bounds[1:] - packed.bounds[:-1]).clamp(min=1)[:, None]
         else:
             empty = packed.bounds[1:] == packed.bounds[:-1]
-            pooled = self.body(packed, first_only=True).masked_fill(empty[:, None], 0)
+            rows = pooled_rows(self.pooling, packed.bounds, len(packed.ids))
+            pooled = self.body(packed, rows).masked_fill(empty[:, None], 0)
         pooled = pooled[: count - packed.fillers]
         if self.projection is not None:
             pooled = self.projection(pooled.to(self.dtype))
@@ -247,6 +251,7 @@ class _Theirs(nn.Module):
         super().__init__()
         self.dtype = dtype
         self.model = copy.deepcopy(backbone)
+        self.model.config.use_cache = False  # decoders would keep all keys and values, to generate text
         self.sources = _same(self.model, backbone)
 
     def hidden(self, ids: Tensor, **inputs: Any) -> Tensor:
@@ -268,11 +273,11 @@ class _ThroughInterface(_Theirs):
         offset = getattr(table, "padding_idx", None)
         self.first_position = 0 if offset is None else offset + 1
 
-    def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
+    def forward(self, packed: Packed, rows: Tensor | None = None) -> Tensor:
         positions = packed.positions.long() + self.first_position
         inputs = {"position_ids": positions[None], "packed": packed, "kernels": self.kernels}
         hidden = self.hidden(packed.ids.long()[None], **inputs)[0]
-        return hidden[packed.bounds[:-1].clamp(max=len(packed.ids) - 1)] if first_only else hidden
+        return hidden if rows is None else hidden[rows]
 
 
 class _Padded(_Theirs):
@@ -289,14 +294,15 @@ class _Padded(_Theirs):
                     elif isinstance(getattr(module, name, None), float):  # Longformer's is a number
                         setattr(module, name, 0.0)
 
-    def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
+    def forward(self, packed: Packed, rows: Tensor | None = None) -> Tensor:
         shape = (len(packed.bounds) - 1, packed.longest)
         ids = packed.ids.new_full(shape, self.padding, dtype=torch.long)
         mask = torch.zeros_like(ids)
         ids[packed.texts, packed.positions] = packed.ids.long()
         mask[packed.texts, packed.positions] = 1
         hidden = self.hidden(ids, attention_mask=mask)
-        return hidden[:, 0] if first_only else hidden[packed.texts, packed.positions]
+        places = packed.texts, packed.positions
+        return hidden[places] if rows is None else hidden[places[0][rows], places[1][rows]]
 
 
 def _drops_attention(config: Any) -> bool:
