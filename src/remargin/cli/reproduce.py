@@ -25,7 +25,8 @@ from remargin.progress import say, show, tell
 if TYPE_CHECKING:
     from remargin.study.scheduler import Schedule
 
-PLAN = ("preset", "rates", "rate_extensions", "seeds", "margins", "temperatures", "teacher_scales", "batch_size",
+PLAN = ("preset", "rates", "rate_extensions", "seeds", "margins", "temperatures", "teacher_scales", "teacher_rates",
+        "teacher_epochs", "batch_size",
         "other_batch_size", "sweep_triplets", "validate_every", "validation_queries", "validation_depth",
         "full_validation", "patience", "relevant")  # fmt: skip
 TRAINING = ("model", "budget", "zero_shot", "also_test", "triplets", "jobs", "plan", "epoch", *PLAN)
@@ -185,7 +186,7 @@ def reproduce(
     seeds: Annotated[
         list[int] | None,
         typer.Option(
-            help="Random seeds of table 3 and `beyond`; other experiments use the first.",
+            help="Random seeds of tables 3 and 4 and of `beyond`; other experiments use the first.",
             rich_help_panel=GRIDS,
             show_default="0",
         ),
@@ -206,6 +207,22 @@ def reproduce(
         list[float] | None,
         typer.Option(
             help="Grid of factors for the teacher's margins.", rich_help_panel=GRIDS, show_default="0.25, 0.5, 1"
+        ),
+    ] = None,
+    teacher_rates: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Grid of the teacher's own peak learning rates; dev chooses.",
+            rich_help_panel=GRIDS,
+            show_default="3e-05, 0.0001, 0.0003",
+        ),
+    ] = None,
+    teacher_epochs: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Grid of epochs that the teacher is trained for; dev chooses.",
+            rich_help_panel=GRIDS,
+            show_default="1, 2",
         ),
     ] = None,
     threads: Threads = None,

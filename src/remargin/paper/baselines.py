@@ -276,7 +276,8 @@ def _over_seeds(results: Results, table: BaselineTable) -> str:
 def _cost(teacher: dict[str, Any]) -> str:
     if not teacher["seconds"]:
         return "without their scores, whose cost is not known"
-    return "with their " + " and ".join(f"{part} ({seconds:.0f} s)" for part, seconds in teacher["seconds"].items())
+    *parts, last = (f"{part} ({seconds:.0f} s)" for part, seconds in teacher["seconds"].items())
+    return f"with their {', '.join(parts)} and {last}"
 
 
 def _origin(teacher: dict[str, Any]) -> str:
@@ -284,8 +285,22 @@ def _origin(teacher: dict[str, Any]) -> str:
         return f"The teacher's scores are those in {teacher['given']}."
     return (
         f"The teacher is a cross-encoder trained on the same triplets. It re-ranks BM25's first {DEPTH} documents; all "
-        "other rows rank all documents."
+        f"other rows rank all documents. {_how_long(teacher)}"
     )
+
+
+def _how_long(teacher: dict[str, Any]) -> str:
+    """The teacher's own learning rate and length, and who chose them."""
+    settings, others = teacher["settings"], teacher.get("others")
+    chosen = f"The teacher's learning rate is {settings['learning_rate']:g}, its length {settings['epochs']} epochs"
+    if not others:
+        return f"{chosen}, without a choice on dev."
+    tried = (
+        f"rate {other['learning_rate']:g} and {other['epochs']} epochs "
+        + ("(diverged)" if other["dev"] is None else f"({other['dev']:.3f})")
+        for other in others
+    )
+    return f"{chosen}: {teacher['dev']:.3f} {MEASURE} on dev. Also tried: {', '.join(tried)}."
 
 
 def _worth(table: BaselineTable, teacher: float) -> str:

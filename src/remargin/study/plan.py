@@ -41,6 +41,8 @@ class Plan:
     margins: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     temperatures: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2)
     teacher_scales: tuple[float, ...] = (0.25, 0.5, 1.0)
+    teacher_rates: tuple[float, ...] = (3e-5, 1e-4, 3e-4)  # of the teacher's own training
+    teacher_epochs: tuple[int, ...] = (1, 2)
     rates: tuple[float, ...] = ()
     rate_extensions: int = 0  # further rates at most for a row whose best one is at an edge of the grid
     seeds: tuple[int, ...] = (0,)
@@ -61,7 +63,7 @@ class Plan:
             raise InputError(f"unknown regime {self.regime!r}", do=f"use {', '.join(REGIMES)}")
         if not self.rates:
             object.__setattr__(self, "rates", (pinned(self.preset, batch_size=self.batch_size).learning_rate,))
-        for name in ("margins", "temperatures", "teacher_scales", "rates", "seeds"):
+        for name in ("margins", "temperatures", "teacher_scales", "teacher_rates", "teacher_epochs", "rates", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name} is empty", do="give one value or more")
             if len(set(getattr(self, name))) < len(getattr(self, name)):
@@ -69,11 +71,13 @@ class Plan:
         for name in AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}", do="it must be at least 1")
-        for name in ("rates", "temperatures", "teacher_scales"):
+        for name in ("rates", "temperatures", "teacher_scales", "teacher_rates"):
             if bad := [value for value in getattr(self, name) if not 0 < value < math.inf]:
                 raise InputError(f"{name} has {bad[0]:g}", do="all must be numbers above 0")
         if bad := [value for value in self.margins if not math.isfinite(value)]:
             raise InputError(f"margins has {bad[0]:g}", do="all must be numbers")
+        if min(self.teacher_epochs) < 1:
+            raise InputError(f"teacher_epochs has {min(self.teacher_epochs)}", do="all must be at least 1")
         if self.rate_extensions < 0:
             raise InputError(f"rate_extensions is {self.rate_extensions}", do="it must be at least 0")
         if min(self.seeds) < 0:

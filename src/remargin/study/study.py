@@ -103,7 +103,7 @@ class Study:
         now = {"plan": self.plan.plain(), "zero_shot": _names(columns), "also_test": _names(tests.values())}
         self.results = Results(self.out, {**header, **now}, say, at_hand=self.backbones.keys())
         (data,) = own.parts
-        teacher = Teacher(data, self.out, self.work, self.results.models[0], self.backbones, say)
+        teacher = Teacher(data, self.out, self.work, self.results.models[0], self.backbones, self.plan, say)
         self.training = TrainingSet(own.name, data, self.backbones, self.plan, self.work, teacher, triplets, say)
         self.rankings = Rankings(data, tests, columns, self.plan.relevant, say)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from math import fsum
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -21,12 +22,14 @@ from remargin.retrieval.reranking import rerank
 from remargin.retrieval.searching import search
 from remargin.study.files import ON_DISK, StudyFiles
 from remargin.study.hardware import Energy
+from remargin.study.plan import Plan
 from remargin.study.results import MEASURE, NotTrained, made_on
+from remargin.study.teacher_trials import TrialRecord, Trials, best_teacher
 from remargin.teacher.scoring import Taught, cost_of, score_triplets, taught_before
-from remargin.teacher.training import TeacherSettings, train_cross_encoder
 
 FORMAT = "remargin-teacher-1"
 FOLDER, REPORT = "teacher", "teacher.json"
+OTHER_TRIALS = "training with other learning rates and lengths"
 DEPTH = 100  # documents that the teacher re-ranks to show what it is worth
 
 
@@ -38,6 +41,7 @@ TeacherHeader = TypedDict(
         "backbone": NotRequired[str],
         "settings": NotRequired[dict[str, float | str | None]],
         "dev": NotRequired[Finite | None],
+        "others": NotRequired[list[TrialRecord]],  # that dev did not choose
         "seconds": dict[str, Finite],
         "pairs": NotRequired[int],
         "triplets left out": NotRequired[int],
@@ -61,6 +65,7 @@ class Teacher:
         work: where it and its scores are kept.
         backbone: the name of the one that it is trained from: the first that the study ever had.
         backbones: their folders or hub names.
+        plan: has the grids of its learning rate and its length, from which dev chooses.
         say: gets a line for people now and then.
     """
 
@@ -69,6 +74,7 @@ class Teacher:
     work: Path
     backbone: str
     backbones: Mapping[str, str]
+    plan: Plan
     say: Callable[[str], None]
 
     def scored(self, triplets: Path, first_stage: Callable[[], Run]) -> Path:
@@ -85,23 +91,22 @@ class Teacher:
             path = self.backbones[self.backbone]
             self.say("training a teacher")
             train, dev, test = (Collection.load(self.data, split) for split in ("train", "dev", "test"))
-            settings = TeacherSettings(epochs=1)  # each query has several triplets
-            folder = self.work / "teacher"
+            resumed = any(self.work.glob("*teacher-*"))  # then the energy before is not known
+            trials = Trials(path, train, dev, triplets, first_stage(), self.work, self.say)
             with Energy() as energy:
-                trained = train_cross_encoder(
-                    CrossEncoder.from_pretrained(path), train, triplets, folder, settings, dev, first_stage(),
-                    skip_bad=True, overwrite=True, say=self.say,
-                )  # fmt: skip
-                teacher = CrossEncoder.from_pretrained(folder)
+                best, others = best_teacher(self.plan.teacher_rates, self.plan.teacher_epochs, trials)
+                teacher = CrossEncoder.from_pretrained(best.folder)
                 taught = self._score(teacher, triplets, scored, train)
+            choosing = {OTHER_TRIALS: fsum(trial.seconds for trial in others)} if others else {}
             cost = {
                 "backbone": self.backbone,
-                "settings": asdict(settings),
-                "dev": trained.best,
-                "seconds": {"training": trained.seconds, "scoring": taught.seconds},
+                "settings": asdict(best.settings),
+                "dev": best.dev,
+                "others": [trial.record() for trial in others],
+                "seconds": {"training": best.seconds, **choosing, "scoring": taught.seconds},
                 "pairs": taught.pairs,
                 "triplets left out": taught.rejected,
-                "joules": energy.joules,
+                "joules": None if resumed else energy.joules,
             }
             self._report(teacher, test, cost)
         return scored

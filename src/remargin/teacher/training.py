@@ -74,6 +74,10 @@ class TeacherSettings:
         return RateSchedule(self.learning_rate, steps, self.warm_up, "linear")
 
 
+class Diverged(InputError):
+    """The loss of a cross-encoder is not a number."""
+
+
 @dataclass
 class Trained:
     """What came of training a cross-encoder, and what it cost.
@@ -265,7 +269,7 @@ class _Training:
         progress, measure = self.progress, self._settings.validation_measure
         if not math.isfinite(loss):
             do = f"use a lower learning rate than {self._settings.learning_rate:g}"
-            raise InputError(f"the loss is {loss} at step {progress.step}", do=do)
+            raise Diverged(f"the loss is {loss} at step {progress.step}", do=do)
         if self._validator is None:
             return
         began = time.perf_counter()
