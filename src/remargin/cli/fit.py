@@ -109,9 +109,9 @@ def fit(
     drop_bins: Annotated[
         int | None, _option(DATA, "Margin bins, of 10, that tas-balanced leaves out, easiest negatives first.", "0")
     ] = None,
-    pooling: Annotated[str, _option(DATA, "Pooling of token vectors: auto, cls, cls+linear, cls+pooler or mean.")] = (
-        "auto"
-    ),
+    pooling: Annotated[
+        str, _option(DATA, "Pooling of token vectors: auto, cls, cls+linear, cls+pooler, mean, or last (of decoders).")
+    ] = ("auto"),
     similarity: Annotated[str | None, _option(DATA, SIMILARITY, "the model's own, or cosine")] = None,
     query_length: Annotated[int | None, _option(DATA, QUERY_LENGTH, LENGTHS.format(30))] = None,
     document_length: Annotated[int | None, _option(DATA, DOCUMENT_LENGTH, LENGTHS.format(200))] = None,
