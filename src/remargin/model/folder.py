@@ -133,7 +133,7 @@ def _reason(error: BaseException) -> str:
 
 
 def of_the_network(error: BaseException) -> bool:
-    """Whether an error says that there is no connection: by its name, as the hub's package has changed its HTTP library.
+    """Whether an error says that there is no connection: by its name, as the hub's package changed its HTTP library.
 
     >>> of_the_network(ConnectionRefusedError()), of_the_network(PermissionError())
     (True, False)
