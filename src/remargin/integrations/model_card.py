@@ -16,7 +16,7 @@ import yaml
 
 from remargin.errors import printable
 from remargin.model.folder import verify_model
-from remargin.model.names import MINILM, MINILM_ON_THE_HUB
+from remargin.model.names import ON_THE_HUB
 from remargin.model.parts import OURS
 from remargin.reports.blend_file import BlendPath, path_words, read_path
 from remargin.reports.run_files import RunConfig, RunReport, elsewhere_words, read_config, read_report
@@ -156,8 +156,8 @@ def _front_matter(name: str, run: TrainingRun | None) -> dict[str, Any]:
 def _hub_name(config: RunConfig) -> str | None:
     """The name on the hub of the encoder that training started from; None if it was a folder."""
     given = str(config["asked"].get("model", ""))
-    if given == MINILM:
-        return MINILM_ON_THE_HUB
+    if given in ON_THE_HUB:
+        return ON_THE_HUB[given]
     cached = _last_part(given) if "models--" in given else ""
     if not cached and any(name.startswith("model/") for name in config.get("sha256", {})):
         return None  # `fit` hashes the weights of a folder

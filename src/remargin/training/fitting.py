@@ -23,7 +23,7 @@ from remargin.mining.settings import MiningSettings
 from remargin.model.blend import blended
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import local_folder
-from remargin.model.names import named_minilm
+from remargin.model.names import bundled
 from remargin.model.tokenizer import TextSettings
 from remargin.progress import WARNING, tell
 from remargin.reports.page import write_page
@@ -395,6 +395,6 @@ def _input_hashes(data: Path, model: str) -> dict[str, str]:
     """Hashes of the input of a training run: collection, triplets, and the model's weights if they are in a folder."""
     of_triplets = Triplets(data / "triplets").header["sha256"]
     hashes = {**read_prepared(data)["sha256"], **{f"triplets/{name}": of for name, of in of_triplets.items()}}
-    local = named_minilm(model) or Path(model).is_dir()
+    local = bundled(model) is not None or Path(model).is_dir()
     weights = sorted(local_folder(model).glob("*.safetensors")) if local else []
     return hashes | {f"model/{path.name}": sha256(path) for path in weights}

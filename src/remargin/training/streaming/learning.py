@@ -19,7 +19,7 @@ from remargin.losses.inputs import Similarity
 from remargin.model.checkpoint import own_random_state
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import LONGEST_DEFAULT, local_folder
-from remargin.model.names import named_minilm
+from remargin.model.names import bundled
 from remargin.progress import tell
 from remargin.retrieval.languages import AUTO
 from remargin.retrieval.texts import collection_texts, counted_rejects
@@ -260,6 +260,6 @@ def _relevant(collection: Collection) -> dict[str, set[str]]:
 
 def _hashes(model: str) -> dict[str, str]:
     """The hashes of the weights to start from, if they are in a folder."""
-    if not (named_minilm(model) or Path(model).is_dir()):
+    if not (bundled(model) is not None or Path(model).is_dir()):
         return {}
     return {f"model/{path.name}": sha256(path) for path in sorted(local_folder(model).glob("*.safetensors"))}
