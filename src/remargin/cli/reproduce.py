@@ -99,7 +99,7 @@ def reproduce(
     relevant: Annotated[
         int | None,
         typer.Option(
-            help="Lowest grade that recall counts as relevant; 2 for TREC-DL.",
+            help="Lowest grade that R and Success count as relevant, in splits that have such grades; 2 for TREC-DL.",
             rich_help_panel=COLLECTIONS,
             show_default="1",
         ),

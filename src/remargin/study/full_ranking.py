@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from remargin.data.collection import Collection
-from remargin.evaluation.measures import Evaluation, evaluate
+from remargin.evaluation.measures import Evaluation, evaluate_from, relevant_grade
 from remargin.evaluation.runs import Run
 from remargin.model.encoder import BiEncoder
 from remargin.model.packing import select
@@ -24,7 +24,7 @@ class FullRanking:
 
     Args:
         collection: documents, queries and judgments.
-        relevant: the lowest grade that R counts.
+        relevant: the lowest grade that R counts, see `relevant_grade`.
 
     Example:
         >>> ranking = FullRanking(Collection.load("docstrings:json", "test"))
@@ -33,10 +33,7 @@ class FullRanking:
     """
 
     def __init__(self, collection: Collection, relevant: int = 1) -> None:
-        self.collection = collection
-        self._measures = {
-            name.replace("@", f"(rel={relevant})@") if name[0] == "R" else name: name for name in MEASURES
-        }
+        self.collection, self._relevant = collection, relevant_grade(collection.qrels, relevant)
         self._tokens: dict[str, tuple[Tokens, Tokens]] = {}
         self._ids = np.array(list(collection.documents), dtype=object)
 
@@ -51,9 +48,7 @@ class FullRanking:
         return self._evaluate(self._thinned(scores, rows))
 
     def _evaluate(self, run: Run) -> Evaluation:
-        evaluation = evaluate(run, self.collection.qrels, list(self._measures))
-        named = {self._measures[name]: values for name, values in evaluation.per_query.items()}
-        return Evaluation(named, evaluation.missing, {})
+        return evaluate_from(self._relevant, run, self.collection.qrels, MEASURES)
 
     def _thinned(self, scores: np.ndarray, rows: np.ndarray) -> Run:
         """The first documents, and of the others those that were judged: all other ranks change no measure here."""

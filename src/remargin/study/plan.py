@@ -47,7 +47,7 @@ class Plan:
     preset: str = "paper"
     validation_queries: int = 500
     negatives_depth: int = 1000
-    relevant: int = 1  # the lowest grade that R counts; 2 for TREC-DL
+    relevant: int = 1  # the lowest grade that R and Success count where judgments are graded; 2 for TREC-DL
     validation_depth: int = 1000  # BM25's documents that are re-ranked for a dev query, as in the paper
     full_validation: bool = False  # rank all documents for a dev query instead
     regime: str = (

@@ -23,7 +23,7 @@ class Rankings:
         data: the study's own collection.
         tests: further collections for tables 3 and 4, by what they are called among a run's scores.
         zero_shot: collections for table 5.
-        relevant: the lowest grade that R counts, in `data` and `tests`.
+        relevant: the lowest grade that R counts, in `data` and `tests`; in the others it is 1, as in BEIR.
         say: gets a line for people now and then.
     """
 

@@ -107,7 +107,9 @@ class TrainingSet:
             depth = None if plan.full_validation else plan.validation_depth
             settings = pinned(validation_depth=depth, validation_queries=plan.validation_queries)
             first_stage = None if plan.full_validation else self.first_stage
-            self._validators[model] = Validator(self.prepared(model), "dev", settings, first_stage, also=[HITS])
+            self._validators[model] = Validator(
+                self.prepared(model), "dev", settings, first_stage, also=[HITS], relevant=plan.relevant
+            )
         return self._validators[model]
 
     @cached_property
