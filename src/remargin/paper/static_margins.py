@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from remargin.paper.ranked import validated
 from remargin.paper.systems import WITH, WITHOUT
 from remargin.reports.figures import LineFigure, Panel, Series
 from remargin.reports.sections import Section
@@ -133,7 +134,7 @@ def _figure(results: Results, models: list[str]) -> LineFigure:
     return LineFigure(
         "static-margins",
         "Effectiveness over the static margin",
-        f"{results.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.{below}",
+        f"{validated(results)}, the best validation of each run. Dots mark maxima.{below}",
         panels,
     )
 
