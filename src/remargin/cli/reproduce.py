@@ -99,7 +99,8 @@ def reproduce(
     first_stage: Annotated[
         Path | None,
         typer.Option(
-            help="Run file of the validation queries to re-rank, such as an official BM25 run of TREC-DL.",
+            help="Run file of the validation queries to re-rank, or irds:NAME, the official one of a data set of "
+            "ir_datasets, such as irds:msmarco-passage/trec-dl-2019/judged.",
             rich_help_panel=COLLECTIONS,
             show_default="BM25",
         ),

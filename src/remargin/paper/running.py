@@ -88,7 +88,7 @@ def reproduce(
         also_test: further test collections for tables 3 and 4.
         triplets: a table of ids or "irds:NAME" (docpairs of ir_datasets) to train on, instead of BM25's negatives. Its
             scores, if any, are the teacher's.
-        first_stage: a TREC run file of the validation queries, to re-rank instead of BM25's documents.
+        first_stage: a TREC run file of the validation queries, or "irds:NAME", to re-rank instead of BM25's documents.
         jobs: how many runs are trained at once.
         settings: fields of `Plan`: how much to train, and the grids. Without any, a study resumes as it was planned.
         typed: the fields of the plan that the budget must not shrink.

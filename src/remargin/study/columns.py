@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ from remargin.data.benchmarks import BEIR, MS_MARCO, TREC_DL
 from remargin.data.collection import open_source
 from remargin.data.tables import Rejects
 from remargin.errors import InputError
-from remargin.evaluation.runs import Run
 from remargin.files.atomic import on_disk
-from remargin.files.hashes import collection_fingerprint, texts_fingerprint
+from remargin.files.hashes import collection_fingerprint
 
 
 @dataclass(frozen=True)
@@ -169,24 +167,3 @@ def texts_hash(data: str) -> str:
     source = open_source(data, Rejects())
     documents, queries = (((item.id, item.text) for item in kind) for kind in (source.documents(), source.queries()))
     return collection_fingerprint(documents, queries)
-
-
-def first_stage_hash(path: Path, data: str, split: str) -> str:
-    """A hash of a run that is to be re-ranked for the queries of a split. It reads the ids of all documents.
-
-    Raises:
-        InputError: for a run that lacks one of the judged queries, or has a document that the collection lacks.
-    """
-    run, source = Run.load(path), open_source(data, Rejects())
-    judged = dict.fromkeys(query for query, *_ in source.judgments(split))
-    if lacking := [query for query in judged if query not in run.rankings]:
-        problem = f"lacks {len(lacking):,} of {len(judged):,} queries of split {split!r}"
-        raise InputError(problem, file=path, id=lacking[0], do="give a run of that split (--validation-split)")
-    rankings = {query: run.rankings[query] for query in judged}
-    unknown = dict.fromkeys(document for ranking in rankings.values() for document in ranking)
-    for document in source.documents():
-        unknown.pop(document.id, None)
-    if unknown:
-        do = "check that run and collection belong together"
-        raise InputError("is not a document of the collection", file=path, id=next(iter(unknown)), do=do)
-    return texts_fingerprint({query: json.dumps(ranking) for query, ranking in rankings.items()})

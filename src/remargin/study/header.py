@@ -16,15 +16,8 @@ from remargin.files.shapes import FieldsOf
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.model.tokenizer import TextSettings
 from remargin.reports.sections import FILE as SECTION
-from remargin.study.columns import (
-    Column,
-    first_stage_hash,
-    judgments_hash,
-    require_distinct,
-    stems,
-    test_name,
-    texts_hash,
-)
+from remargin.study.columns import Column, judgments_hash, require_distinct, stems, test_name, texts_hash
+from remargin.study.first_stage import first_stage_hash
 from remargin.study.plan import DEV, EXACT, Plan
 
 FILE = "study.json"

@@ -15,6 +15,7 @@ from remargin.mining.negatives import mine
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.retrieval.searching import search
 from remargin.study.columns import file_name
+from remargin.study.first_stage import load_first_stage
 from remargin.study.pinned import MINING, SECOND_ROUND, pinned
 from remargin.study.plan import DEV, Plan
 from remargin.study.results import HITS
@@ -37,7 +38,7 @@ class TrainingSet:
         work: where all is kept.
         teacher: scores triplets when that is first asked for.
         triplets: a table of ids, instead of BM25's negatives. If it has scores, they are the teacher's.
-        first_stage: a run of the validation queries, to re-rank instead of BM25's.
+        first_stage: a run of the validation queries, to re-rank instead of BM25's; see `load_first_stage`.
         say: gets a line for people now and then.
     """
 
@@ -117,7 +118,7 @@ class TrainingSet:
     @cached_property
     def first_stage(self) -> Run:
         """The documents of the validation queries that are re-ranked: of the run that was given, or BM25's."""
-        return self._bm25(self.plan.validation_split) if self._run is None else Run.load(self._run)
+        return self._bm25(self.plan.validation_split) if self._run is None else load_first_stage(self._run)
 
     def _first_stage_of_dev(self) -> Run:
         """What validates the teacher, which is never chosen on the queries that tables report."""
