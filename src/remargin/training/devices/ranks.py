@@ -6,8 +6,8 @@ weights are then added up. There is no loss scale that depends on the number of 
 gradient of the whole batch.
 
 `DistributedDataParallel` is not used, nor a strategy of Fabric, which wraps it. It averages gradients while a backward
-pass goes through its wrapper of the model; our engine computes with a copy of the weights, perhaps from CUDA graphs, and
-fills the gradients in afterwards.
+pass goes through its wrapper of the model; our engine computes with a copy of the weights, perhaps from CUDA graphs,
+and fills the gradients in afterwards.
 """
 
 from __future__ import annotations
