@@ -19,6 +19,7 @@ from remargin.paper.compared import (
     row_score,
     time_text,
 )
+from remargin.paper.dev_curves import DevCurve, dev_curve
 from remargin.paper.findings import ByTest
 from remargin.paper.published import published_baselines
 from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, BESIDE, DISTRIBUTED, UNTUNED, measured_runs, taught
@@ -58,6 +59,7 @@ class BaselineRow:
         rate: the learning rate that dev chose.
         seconds: training up to the best model, with sweeps and teachers.
         triplets: seen by the best model; 0 if no validation was above that before training.
+        curves: nDCG@10 on dev over its training run.
     """
 
     scores: Mapping[str, RowScore]
@@ -65,6 +67,7 @@ class BaselineRow:
     rate: float
     seconds: float
     triplets: int
+    curves: tuple[DevCurve, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,10 @@ def _baseline_table(results: Results, rows: dict[System, FirstSeed], test: str) 
     reference = best(TAS_B)
     compared = compare_in_groups(scores, reference.name)
     row_scores = {
-        name: {measure: row_score(compared[measure][name], mean(name, measure)) for measure in (MEASURE, RECALL)}
+        name: {
+            measure: row_score(compared[measure][name], mean(name, measure), None, [scores[name]])
+            for measure in (MEASURE, RECALL)
+        }
         for name in scores
     }
     return BaselineTable(
@@ -166,6 +172,7 @@ def _baseline_table(results: Results, rows: dict[System, FirstSeed], test: str) 
                 row.chosen.spec.rate,
                 row.seconds,
                 row.result.best_triplets,
+                (dev_curve(row.result, MEASURE),),
             )
             for system, row in rows.items()
         },
