@@ -17,6 +17,7 @@ from remargin.model.tokenizer import Tokens
 
 LENGTHS = np.array([3, 17, 1, 30, 8, 8, 29, 2])
 SMALL = {"vocab_size": 60, "max_position_embeddings": 40}
+GROUPED = ("eurobert", "qwen3", "mistral", "llama")  # several query heads share keys and values
 SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 48}
 
 
@@ -33,6 +34,11 @@ def backbone(kind: str) -> nn.Module:
         special = {f"{name}_token_id": i for i, name in enumerate(("pad", "eos", "bos", "cls", "sep"))}
         config = t.ModernBertConfig(local_attention=8, global_attn_every_n_layers=2, **special, **SMALL, **SIZES)
         made = t.ModernBertModel(config)
+    elif kind in GROUPED:
+        special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "mask_token_id": 3}
+        special |= {"sliding_window": 8} if kind == "mistral" else {}
+        config = t.AutoConfig.for_model(kind, num_key_value_heads=1, head_dim=24, **special, **SMALL, **SIZES)
+        made = t.AutoModel.from_config(config)
     else:
         names = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "mpnet": "MPNet"}
         config = getattr(t, f"{names[kind]}Config")(**SMALL, **SIZES)
@@ -62,6 +68,8 @@ class Model(nn.Module):
         hidden = self.backbone(input_ids=ids, attention_mask=mask.long()).last_hidden_state
         if self.pooling.startswith("mean"):
             pooled = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        elif self.pooling.startswith("last"):
+            pooled = hidden[torch.arange(len(hidden)), torch.from_numpy(tokens.lengths) - 1]
         else:
             pooled = hidden[:, 0]
         if self.projection is not None:
@@ -80,11 +88,14 @@ def gradients(model: Model, vectors: Tensor, of: Tensor) -> dict[str, Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-FAMILIES = ("bert", "distilbert", "roberta", "xlm-roberta", "electra", "mpnet", "modernbert")
+DECODERS = ("qwen3", "mistral", "llama")
+FAMILIES = ("bert", "distilbert", "roberta", "xlm-roberta", "electra", "mpnet", "modernbert", "eurobert")
+POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "cls+linear", "mean+pooler", "last")
+POOLED: list[tuple[str, Pooling]] = [(kind, pooling) for kind in FAMILIES for pooling in POOLINGS]
+POOLED += [(kind, pooling) for kind in DECODERS for pooling in ("last", "last+linear")]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "cls+linear", "mean+pooler"])
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize(("kind", "pooling"), POOLED)
 @pytest.mark.parametrize("engine", ["packed", "padded"])
 def test_packed_is_padded(kind: str, pooling: Pooling, engine: Any) -> None:
     model = Model(kind, pooling).eval()

@@ -93,10 +93,15 @@ def test_what_would_work(name: str, reason: str, advice: str, load: Any, elsewhe
     assert "\n" not in line
 
 
+class TransportError(Exception):
+    """As httpx has it, and httpx2: versions of the hub's package have one or the other."""
+
+
 @pytest.mark.parametrize(
     ("raised", "reason"),
     [
         (ConnectionError("refused"), "the Hugging Face hub cannot be reached"),
+        (type("ConnectError", (TransportError,), {})("no route"), "the Hugging Face hub cannot be reached"),
         (OSError("disk full"), r"the Hugging Face hub did not help \(disk full\)"),
     ],
 )

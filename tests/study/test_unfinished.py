@@ -63,11 +63,16 @@ def test_table_3_of_an_unfinished_study_lacks_our_rows_but_never_the_papers(stud
         rows = [[row[0].text for block in of.blocks for row in block.rows] for of in (whole, table)]
         lacking = [name for name in rows[0] if name not in rows[1]]
         assert lacking == [row.name for row in (gone if gone[0] is EXPLICIT_MEAN else BESIDE)]
-        assert table.notes == [*whole.notes, f"Not trained for tiny: {'; '.join(lacking)}."]
+        assert _but_rates(table.notes) == [*_but_rates(whole.notes), f"Not trained for tiny: {'; '.join(lacking)}."]
     assert verdict_on_the_explicit_mean(study) == OPEN
     shutil.rmtree(study.run(choose(study, "tiny", ADAPTIVE).spec).folder)
     with pytest.raises(InputError, match="no backbone has all runs of this table; run `remargin reproduce` with"):
         draw_experiments(study, ["variants"])
+
+
+def _but_rates(notes: list[str]) -> list[str]:
+    """Without the note on learning rates at an edge of the grid, which depends on which ones win on this machine."""
+    return [note for note in notes if "the learning rate is the lowest or highest that was tried" not in note]
 
 
 def test_so_does_table_4(study_folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from remargin.data.preparation import prepare
 from remargin.data.training_data import TrainingData
 from remargin.mining.negatives import mine
 from remargin.training.batches import Batches
-from remargin.training.inspection import explain, inspect
+from remargin.training.inspection import EQUATION, explain, inspect
 from remargin.training.samplers import RandomSampler
 
 
@@ -31,6 +31,17 @@ def test_by_hand() -> None:
     assert found.losses == pytest.approx([(0.5 - third) ** 2, (1.0 - 0.75) ** 2, (1.5 - 0.25) ** 2])
     assert found.chosen() == {"highest": 0, "middle": 1, "lowest": 2}  # the mean is 0.64
     assert found.chosen(np.array([False, True, True])) == {"highest": 1, "middle": 1, "lowest": 2}
+
+
+def test_the_equation_is_that_of_the_papers_table() -> None:
+    """Its printed numbers are equation 2's with in-batch negatives; no margin of equation 3 has these three losses."""
+    positive, printed = 0.79, [(0.34, 0.69, 0.06), (0.06, 0.51, 0.05), (0.12, 0.46, 0.04)]
+    for relevance, target, loss in printed:
+        assert (positive - relevance - target) ** 2 == pytest.approx(loss, abs=0.005)
+    margins = np.linspace(-2, 2, 4001)  # of the query's own negative, which the table does not print
+    apart = np.max([np.abs((margins - target) ** 2 - loss) for _, target, loss in printed], axis=0)
+    assert apart.min() > 0.01
+    assert "equation 2 with in-batch negatives" in EQUATION
 
 
 def test_with_dot_products_lengths_matter() -> None:
@@ -106,6 +117,7 @@ def test_from_the_command_line(tiny_model: Any, prepared: Path) -> None:
     arguments = ["inspect", "--data", str(prepared), "--model", str(folder), "--batch", "1", "--batch-size", "4"]
     output = CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
     assert f"query {found.query.id}, batch 1" in output
+    assert EQUATION in " ".join(output.split())
     for passage in found.negatives:
         (line,) = (line for line in output.splitlines() if line.startswith(passage.role))
         assert line.split()[-3:] == [f"{passage.relevance:.3f}", f"{passage.target:.3f}", f"{passage.loss:.3f}"]

@@ -33,7 +33,7 @@ NEEDED = "required, but for --resume"
 DATA, LOSS, SCHEDULE, SPEED, VALIDATION, OUTPUT = "Data", "Loss", "Schedule", "Speed", "Validation", "Output"
 STREAM = "Stream"
 OF_STREAMS = ("negatives", "shuffle", "wait", "most_rejects", "from_start")
-NOT_OF_STREAMS = ("epochs", "minutes", "triplets", "preset", "validation_run", "loggers")
+NOT_OF_STREAMS = ("epochs", "minutes", "triplets", "preset", "validation_run", "loggers", "devices")
 
 LENGTHS = "the model's own; {} for the presets of the paper"
 
@@ -109,9 +109,9 @@ def fit(
     drop_bins: Annotated[
         int | None, _option(DATA, "Margin bins, of 10, that tas-balanced leaves out, easiest negatives first.", "0")
     ] = None,
-    pooling: Annotated[str, _option(DATA, "Pooling of token vectors: auto, cls, cls+linear, cls+pooler or mean.")] = (
-        "auto"
-    ),
+    pooling: Annotated[
+        str, _option(DATA, "Pooling of token vectors: auto, cls, cls+linear, cls+pooler, mean, or last (of decoders).")
+    ] = ("auto"),
     similarity: Annotated[str | None, _option(DATA, SIMILARITY, "the model's own, or cosine")] = None,
     query_length: Annotated[int | None, _option(DATA, QUERY_LENGTH, LENGTHS.format(30))] = None,
     document_length: Annotated[int | None, _option(DATA, DOCUMENT_LENGTH, LENGTHS.format(200))] = None,
@@ -331,7 +331,8 @@ def _stream(given: dict[str, Any]) -> dict[str, Any]:
     import remargin
 
     refuse_idle("a stream", [name for name in NOT_OF_STREAMS if name in given])
-    refuse_idle("a stream", [name for name in ("rounds", "tensorboard") if given.pop(name) not in (1, False)])
+    usual = {"rounds": 1, "tensorboard": False}
+    refuse_idle("a stream", [name for name, default in usual.items() if given.pop(name) != default])
     streamed = remargin.stream(**given)
     counts = f"{streamed.examples:,} examples of {streamed.lines:,} lines in {streamed.steps:,} steps"
     tell(f"trained on {counts}; rejected {streamed.rejected:,}; the accepted model is {streamed.model}")

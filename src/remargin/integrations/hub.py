@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from remargin.errors import InputError, first_line
+from remargin.model.folder import of_the_network
 
 
 def check_push(name: str) -> None:
@@ -46,7 +47,6 @@ def push_folder(folder: Path, name: str, private: bool = True) -> str:
     Raises:
         InputError: if the hub cannot be reached or refuses. The folder is untouched.
     """
-    import httpx
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
@@ -54,7 +54,9 @@ def push_folder(folder: Path, name: str, private: bool = True) -> str:
     try:
         repo = api.create_repo(name, private=private, exist_ok=True)
         api.upload_folder(repo_id=repo.repo_id, folder_path=folder, commit_message="Upload by remargin export")
-    except (HfHubHTTPError, HFValidationError, httpx.HTTPError, OSError) as error:
+    except Exception as error:
+        if not isinstance(error, (HfHubHTTPError, HFValidationError, OSError)) and not of_the_network(error):
+            raise
         do = f"{folder} is complete; push it again with `hf upload {name} {folder}`"
         raise InputError(f"could not be pushed to {name} ({first_line(error)})", file=folder, do=do) from None
     return str(repo)

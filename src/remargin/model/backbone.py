@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from remargin.errors import InputError, first_line
-from remargin.model import folder as model_folder
 from remargin.model.tokenizer import quiet_transformers
-from remargin.model.weights import refuse_more_layers_than_weights, require_safetensors
+from remargin.model.weights import require_safetensors, require_sound_config
 
 
 class Checkpoint:
@@ -36,7 +35,6 @@ def load_backbone(folder: Path) -> tuple[nn.Module, Checkpoint]:
     from transformers import AutoModel
 
     require_safetensors(folder)
-    model_folder.refuse_decoder(folder)
     backbone, info = load_as(AutoModel, folder, "an encoder", "name another model")
     if getattr(backbone.config, "is_encoder_decoder", False):
         raise InputError("has a decoder too, and is no encoder", file=folder, do="name an encoder, such as BERT")
@@ -52,7 +50,7 @@ def load_backbone(folder: Path) -> tuple[nn.Module, Checkpoint]:
 def load_as(kind: Any, folder: Path, what: str, do: str) -> tuple[Any, dict[str, Any]]:
     """A model of a class of transformers, in float32 and from safetensors alone, and what became of its weights."""
     require_safetensors(folder)
-    refuse_more_layers_than_weights(folder)
+    require_sound_config(folder)
     try:
         with quiet_transformers():
             model, info = kind.from_pretrained(

@@ -22,9 +22,10 @@ from remargin.model.folder import local_folder, read_settings
 DO = "blend models of which one was trained from the other, or all from the same one"
 # What a transformer's config says about computing that the shapes of its weights do not show.
 COMPUTING = (
-    "model_type", "hidden_act", "activation", "hidden_activation", "layer_norm_eps", "norm_eps", "num_attention_heads",
-    "n_heads", "position_embedding_type", "rope_theta", "rope_parameters", "global_rope_theta", "local_rope_theta",
-    "local_attention", "global_attn_every_n_layers", "relative_attention_num_buckets",
+    "model_type", "hidden_act", "activation", "hidden_activation", "layer_norm_eps", "norm_eps", "rms_norm_eps",
+    "num_attention_heads", "n_heads", "position_embedding_type", "rope_theta", "rope_parameters", "global_rope_theta",
+    "local_rope_theta", "sliding_window", "local_attention", "global_attn_every_n_layers",
+    "relative_attention_num_buckets",
 )  # fmt: skip
 UNUSED = "backbone.pooler."  # in some checkpoints and not in others; a projection is a copy of it, and is blended
 

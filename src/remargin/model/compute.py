@@ -13,10 +13,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from remargin.errors import InputError
 from remargin.model.cpu import freeze, on_all_cores, size_step
+from remargin.model.dropping import computed_twice
 from remargin.model.packing import NO_KERNELS, Kernels, Packed, choose_kernels, pack, register_interface, split
+from remargin.model.pooling import pooled_rows
 from remargin.model.postnorm import PostNorm, Sources
 from remargin.model.tokenizer import Tokens
 
@@ -87,7 +90,9 @@ class Compute(nn.Module):
         config = model.backbone.config
         attention_dropout = attention_dropout and _drops_attention(config)
         self._width = int(config.hidden_size)
-        head_size = self._width // (getattr(config, "num_attention_heads", None) or 1)
+        head_size = getattr(config, "head_dim", None) or self._width // (
+            getattr(config, "num_attention_heads", None) or 1
+        )
         self.kernels = choose_kernels(head_size, dtype)
         self.body: Any
         if engine != "padded" and PostNorm.fits(model.backbone):
@@ -169,21 +174,23 @@ class Compute(nn.Module):
         """What `work` returns for each part; on a CPU, several parts at a time."""
         return on_all_cores(work, parts, count) if self._on_cpu else map(work, parts)
 
-    def forward(self, packed: Packed) -> Tensor:
+    def forward(self, packed: Packed, frugal: bool = False) -> Tensor:
         """Vectors of the texts without the fillers, (n, d) in float32, as the model makes them: not of unit length.
 
-        A text without tokens, which some tokenizers make of an empty one, is pooled to zeros.
+        In training, a frugal pass keeps no more than the inputs of the layers, each of which is computed twice. A text
+        without tokens, which some tokenizers make of an empty one, is pooled to zeros.
         """
         count = len(packed.bounds) - 1
         if not len(packed.ids):
             pooled = torch.zeros(count, self._width, dtype=self.dtype, device=packed.ids.device)
         elif self.pooling.startswith("mean"):
-            hidden = self.body(packed).float()
+            hidden = self.body(packed, None, frugal).float()
             pooled = hidden.new_zeros(count, hidden.shape[1]).index_add(0, packed.texts, hidden)
             pooled = pooled / (packed.bounds[1:] - packed.bounds[:-1]).clamp(min=1)[:, None]
         else:
             empty = packed.bounds[1:] == packed.bounds[:-1]
-            pooled = self.body(packed, first_only=True).masked_fill(empty[:, None], 0)
+            rows = pooled_rows(self.pooling, packed.bounds, len(packed.ids))
+            pooled = self.body(packed, rows, frugal).masked_fill(empty[:, None], 0)
         pooled = pooled[: count - packed.fillers]
         if self.projection is not None:
             pooled = self.projection(pooled.to(self.dtype))
@@ -247,10 +254,16 @@ class _Theirs(nn.Module):
         super().__init__()
         self.dtype = dtype
         self.model = copy.deepcopy(backbone)
+        self.model.config.use_cache = False  # decoders would keep all keys and values, to generate text
         self.sources = _same(self.model, backbone)
+        self._layers = [layer for layer in self.model.modules() if isinstance(layer, GradientCheckpointingLayer)]
+        for layer in self._layers:
+            setattr(layer, "_gradient_checkpointing_func", computed_twice)  # noqa: B010
 
-    def hidden(self, ids: Tensor, **inputs: Any) -> Tensor:
+    def hidden(self, ids: Tensor, frugal: bool, **inputs: Any) -> Tensor:
         """The last hidden states."""
+        for layer in self._layers:
+            layer.gradient_checkpointing = frugal
         mixed = self.dtype != next(self.model.parameters()).dtype
         with torch.autocast(ids.device.type, self.dtype, enabled=mixed, cache_enabled=False):  # graphs bear no cache
             states: Tensor = self.model(ids, **inputs)[0]
@@ -268,11 +281,11 @@ class _ThroughInterface(_Theirs):
         offset = getattr(table, "padding_idx", None)
         self.first_position = 0 if offset is None else offset + 1
 
-    def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
+    def forward(self, packed: Packed, rows: Tensor | None = None, frugal: bool = False) -> Tensor:
         positions = packed.positions.long() + self.first_position
         inputs = {"position_ids": positions[None], "packed": packed, "kernels": self.kernels}
-        hidden = self.hidden(packed.ids.long()[None], **inputs)[0]
-        return hidden[packed.bounds[:-1].clamp(max=len(packed.ids) - 1)] if first_only else hidden
+        hidden = self.hidden(packed.ids.long()[None], frugal, **inputs)[0]
+        return hidden if rows is None else hidden[rows]
 
 
 class _Padded(_Theirs):
@@ -289,14 +302,15 @@ class _Padded(_Theirs):
                     elif isinstance(getattr(module, name, None), float):  # Longformer's is a number
                         setattr(module, name, 0.0)
 
-    def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
+    def forward(self, packed: Packed, rows: Tensor | None = None, frugal: bool = False) -> Tensor:
         shape = (len(packed.bounds) - 1, packed.longest)
         ids = packed.ids.new_full(shape, self.padding, dtype=torch.long)
         mask = torch.zeros_like(ids)
         ids[packed.texts, packed.positions] = packed.ids.long()
         mask[packed.texts, packed.positions] = 1
-        hidden = self.hidden(ids, attention_mask=mask)
-        return hidden[:, 0] if first_only else hidden[packed.texts, packed.positions]
+        hidden = self.hidden(ids, frugal, attention_mask=mask)
+        places = packed.texts, packed.positions
+        return hidden[places] if rows is None else hidden[places[0][rows], places[1][rows]]
 
 
 def _drops_attention(config: Any) -> bool:

@@ -26,7 +26,7 @@ from remargin.model.encoder import EncodingPrecision, encoding_dtype
 from remargin.model.packing import select, split
 from remargin.model.padding import padded
 from remargin.model.tokenizer import PairTokens, Tokenizer, Tokens, load_tokenizer, quiet_transformers
-from remargin.model.weights import refuse_more_layers_than_weights, require_safetensors
+from remargin.model.weights import require_safetensors, require_sound_config
 from remargin.progress import track
 
 log = logging.getLogger(__name__)
@@ -300,7 +300,7 @@ def _load(folder: Path, seed: int) -> tuple[nn.Module, bool]:
 
     require_safetensors(folder)
     model_folder.refuse_decoder(folder)
-    refuse_more_layers_than_weights(folder)
+    require_sound_config(folder)
     try:
         with quiet_transformers(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

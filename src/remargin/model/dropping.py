@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 LEVELS = 1 << 16  # a draw is one of so many numbers
 
@@ -18,12 +20,36 @@ _here = threading.local()
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Inside the block, in this thread, `drop` draws from a generator of its own."""
+    with _drawing_from(torch.Generator().manual_seed(seed)):
+        yield
+
+
+@contextmanager
+def _drawing_from(generator: torch.Generator) -> Iterator[None]:
     before = getattr(_here, "generator", None)
-    _here.generator = torch.Generator().manual_seed(seed)
+    _here.generator = generator
     try:
         yield
     finally:
         _here.generator = before
+
+
+def computed_twice(layer: Callable[..., Tensor], *inputs: Any) -> Tensor:
+    """What a layer gives, without keeping what its backward pass needs: that is computed once more, dropout alike.
+
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> computed_twice(layer, torch.ones(2)).equal(layer(torch.ones(2)))
+    True
+    """
+    own: torch.Generator | None = getattr(_here, "generator", None)
+    state = None if own is None else own.get_state()
+
+    def draws() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        again = torch.Generator()
+        return nullcontext(), nullcontext() if state is None else _drawing_from(again.set_state(state))
+
+    made: Tensor = checkpoint(layer, *inputs, use_reentrant=False, context_fn=draws)
+    return made
 
 
 def drop(x: Tensor, share: float, training: bool) -> Tensor:

@@ -24,7 +24,7 @@ from remargin.model.compute import Compute, weights_state
 from remargin.model.layouts.base import Side, open_encoder
 from remargin.model.packing import Packed
 from remargin.model.parts import OURS
-from remargin.model.pooling import Pooling, check_pooling, choose_pooling
+from remargin.model.pooling import Pooling, check_pooling, choose_pooling, require_whole_text
 from remargin.model.tokenizer import TextSettings, Tokenizer, Tokens, load_tokenizer, quiet_transformers
 from remargin.model.weights import digest_of
 from remargin.progress import track
@@ -44,8 +44,9 @@ PAPER_LENGTHS = (30, 200)
 class BiEncoder(nn.Module):
     """Encodes queries and documents independently, with one encoder, into vectors whose similarity is relevance.
 
-    Pooling is how token vectors become one vector: `cls` takes the first, `mean` averages them all; `+linear` puts a
-    linear projection on top (the paper's), `+pooler` one with tanh (BERT's own).
+    Pooling is how token vectors become one vector: `cls` takes the first, `mean` averages them all, `last` takes the
+    last, as decoders need it; `+linear` puts a linear projection on top (the paper's), `+pooler` one with tanh (BERT's
+    own).
 
     Example:
         >>> model = BiEncoder.from_pretrained(model_folder)      # or a name: "distilbert/distilbert-base-uncased"
@@ -142,6 +143,7 @@ class BiEncoder(nn.Module):
         folder = model_folder.local_folder(name)
         opened = open_encoder(folder, side)
         saved = opened.settings
+        require_whole_text(saved.transformer, saved.pooling if pooling == "auto" else pooling)
         backbone, checkpoint = opened.load()
         pooling, projection = choose_pooling(name, opened, backbone.config, checkpoint, pooling, seed)
         if checkpoint.ignored:
@@ -213,6 +215,10 @@ class BiEncoder(nn.Module):
         if self.pooling.startswith("mean"):
             weights = attention_mask.unsqueeze(-1).to(hidden.dtype)
             pooled = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
+        elif self.pooling.startswith("last"):
+            places = torch.arange(hidden.shape[1], device=hidden.device)
+            last = (places * attention_mask).amax(1)  # also where padding is on the left
+            pooled = hidden.gather(1, last[:, None, None].expand(-1, 1, hidden.shape[2])).squeeze(1)
         else:
             pooled = hidden[:, 0]
         if self.projection is not None:
@@ -324,7 +330,11 @@ class BiEncoder(nn.Module):
         for number, (rows, vectors) in enumerate(zip(groups, made, strict=True), start=1):
             waiting.append((rows, vectors))
             if device.type == "cpu" or len(waiting) == 16 or number == len(groups):  # a GPU is waited for now and then
-                yield np.concatenate([r for r, _ in waiting]), torch.cat([v for _, v in waiting]).cpu().numpy()
+                done = torch.cat([v for _, v in waiting]).cpu().numpy()
+                if not np.isfinite(done).all():
+                    problem = f"{self.name or 'the model'} gives vectors with numbers that are not finite"
+                    raise InputError(problem, do="use an intact model, or compute in float32")
+                yield np.concatenate([r for r, _ in waiting]), done
                 waiting.clear()
 
     def _similar(self, vectors: Tensor) -> Tensor:

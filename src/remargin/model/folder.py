@@ -31,6 +31,7 @@ FORMAT = "remargin-model-1"
 MODULES_FILE = "modules.json"
 CARD = "config_sentence_transformers.json"  # prompts and similarity
 BIDIRECTIONAL = ("bert-generation", "xlnet")  # generate text, too, but their tokens see the whole text
+OLD_POOLING = {"cls_token": "cls", "mean_tokens": "mean", "lasttoken": "lasttoken"}  # and how it is called now
 ORDER = ["Transformer", "Pooling", "Dense", "LayerNorm", "Normalize"]
 LONGEST_DEFAULT = 512  # tokens of a text, if the folder does not say; few encoders were trained on longer ones
 LONGEST_PATH = 255  # characters of where a module is; systems allow no longer name
@@ -108,7 +109,6 @@ def local_folder(name: str | Path, weights: bool = True, pickles: bool = False) 
 
 def _reason(error: BaseException) -> str:
     """Why the hub did not give a model."""
-    import httpx
     from huggingface_hub.errors import (
         GatedRepoError,
         HFValidationError,
@@ -125,16 +125,28 @@ def _reason(error: BaseException) -> str:
         ((RepositoryNotFoundError,), "the Hugging Face hub has no model of that name"),
         ((HFValidationError,), "it is no name that the Hugging Face hub could have"),
         ((OfflineModeIsEnabled,), "the Hugging Face hub is switched off (HF_HUB_OFFLINE)"),
-        ((LocalEntryNotFoundError, httpx.TransportError, ConnectionError), "the Hugging Face hub cannot be reached"),
+        ((LocalEntryNotFoundError,), "the Hugging Face hub cannot be reached"),
     ]
-    known = (reason for kinds, reason in reasons if any(isinstance(each, kinds) for each in raised))
-    return next(known, f"the Hugging Face hub did not help ({first_line(error)})")
+    known = [reason for kinds, reason in reasons if any(isinstance(each, kinds) for each in raised)]
+    known += ["the Hugging Face hub cannot be reached"] * any(map(of_the_network, raised))
+    return next(iter(known), f"the Hugging Face hub did not help ({first_line(error)})")
 
 
-def refuse_decoder(folder: Path) -> None:
-    """Refuse a language model that generates text, such as Qwen3 or Gemma.
+def of_the_network(error: BaseException) -> bool:
+    """Whether an error says that there is no connection: by its name, as the hub's package changed its HTTP library.
 
-    A token of a decoder attends only to tokens before it, so the vector of the first is the same for every text.
+    >>> of_the_network(ConnectionRefusedError()), of_the_network(PermissionError())
+    (True, False)
+    """
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return not names.isdisjoint({"ConnectionError", "TransportError"})
+
+
+def is_decoder(folder: Path) -> bool:
+    """Whether a transformer is a language model that generates text, such as Qwen3 or Gemma.
+
+    >>> is_decoder(model_folder)
+    False
     """
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -144,9 +156,15 @@ def refuse_decoder(folder: Path) -> None:
     config = read_part(folder / "config.json", dict, missing={})
     kind = config.get("model_type")
     generates = kind in [*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES] and kind not in [*MODEL_FOR_MASKED_LM_MAPPING_NAMES]
-    if (generates and kind not in BIDIRECTIONAL) or config.get("is_decoder") is True:
-        problem = f"is a decoder ({kind}), which generates text; decoders are not supported"
-        raise InputError(problem, file=folder, do="name an encoder, such as BERT, MPNet or ModernBERT")
+    return (generates and kind not in BIDIRECTIONAL) or config.get("is_decoder") is True
+
+
+def refuse_decoder(folder: Path, do: str = "name an encoder, such as BERT, MPNet or ModernBERT") -> None:
+    """Refuse a decoder: its tokens see none behind them, and the first is the same vector for every text."""
+    if is_decoder(folder):
+        kind = read_part(folder / "config.json", dict).get("model_type")
+        problem = f"is a decoder ({kind}), which generates text: only its last token sees all of a text"
+        raise InputError(problem, file=folder, do=do)
 
 
 def read_settings(folder: Path) -> Settings:
@@ -180,6 +198,9 @@ def read_texts(folder: Path, transformer: Path) -> dict[str, Any]:
     default_prompt = field_of(about, "default_prompt_name", str, card, "")
     bert_file, ours_file = transformer / "sentence_bert_config.json", folder / OURS
     ours, bert = read_part(ours_file, dict, missing={}), read_part(bert_file, dict, missing={})
+    if "message" in field_of(bert, "modality_config", dict, bert_file, {}):
+        do = "set its modality_config to text alone in sentence-transformers, if it was trained so"
+        raise InputError("has texts put into the template of a chat, which is not supported", file=bert_file, do=do)
     return {
         "query_length": field_of(ours, "query_length", Size, ours_file),
         "document_length": field_of(ours, "document_length", Size, ours_file),
@@ -258,16 +279,18 @@ def transformer_folder(folder: Path) -> Path:
 
 def _pooling(pooling: Path, dense: Path | None, has_prompts: bool) -> Pooling:
     config = read_part(pooling / "config.json", dict)
-    old_names = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+    old_names = {f"pooling_mode_{end}": mode for end, mode in OLD_POOLING.items()}
     old_modes = [
         old_names.get(key, key) for key, on in config.items() if key.startswith("pooling_mode_") and on is True
     ]
     mode = config.get("pooling_mode", old_modes[0] if len(old_modes) == 1 else old_modes)
-    if mode not in ("cls", "mean") or (has_prompts and config.get("include_prompt") is False):
+    without_prompt = has_prompts and config.get("include_prompt") is False and mode != "lasttoken"  # it comes first
+    if mode not in OLD_POOLING.values() or without_prompt:
         problem = f"pooling {mode!r}" + ("" if config.get("include_prompt", True) else " without the prompt")
-        raise InputError(f"{problem} is not supported", file=pooling / "config.json", do="use cls or mean")
+        raise InputError(f"{problem} is not supported", file=pooling / "config.json", do="use cls, mean or lasttoken")
+    mode = mode.removesuffix("token")
     if dense is None:
-        return "cls" if mode == "cls" else "mean"
+        return mode  # type: ignore[no-any-return]
     config = read_part(dense / "config.json", dict)
     head = next((h for h, name in ACTIVATIONS.items() if name == config.get("activation_function")), None)
     if head is None or config.get("use_residual"):
@@ -303,6 +326,7 @@ def write_settings(folder: Path, settings: Settings, projection: nn.Linear | Non
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
     }
+    pooling |= {"pooling_mode_lasttoken": True} if mode == "last" else {}  # which the oldest versions do not know
     _write(folder / paths[1] / "config.json", pooling)
     if projection is not None:
         import safetensors.torch

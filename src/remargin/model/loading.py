@@ -8,7 +8,7 @@ from typing import Any
 from remargin.errors import InputError
 from remargin.model.cross_encoder import is_cross_encoder
 from remargin.model.encoder import BiEncoder, EncodingPrecision
-from remargin.model.folder import local_folder
+from remargin.model.folder import is_decoder, local_folder
 from remargin.model.layouts.base import layout_of, open_encoder
 from remargin.model.names import two_names
 from remargin.model.ranker import Ranker
@@ -92,5 +92,6 @@ def _require_said(folder: Path, side: Any, given: dict[str, Any], said: bool) ->
     lacking = [name for name, value in own.items() if value is None and given.get(name, "auto") == "auto"]
     if lacking:
         problem = f"does not say the {' and the '.join(lacking)} of its encoder"
-        such = {"pooling": "--pooling mean (or cls)", "similarity": "--similarity dot (or cosine)"}
+        pooling = "--pooling last" if is_decoder(saved.transformer) else "--pooling mean (or cls)"
+        such = {"pooling": pooling, "similarity": "--similarity dot (or cosine)"}
         raise InputError(problem, file=folder, do=f"give {' and '.join(such[name] for name in lacking)}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from remargin.errors import InputError
+from remargin.model.folder import refuse_decoder
 
 if TYPE_CHECKING:
     from remargin.model.backbone import Checkpoint
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Pooling = Literal["cls", "cls+linear", "cls+pooler", "mean", "mean+linear", "mean+pooler"]
+Pooling = Literal[
+    "cls", "cls+linear", "cls+pooler", "mean", "mean+linear", "mean+pooler", "last", "last+linear", "last+pooler"
+]
 
 # The paper's choice for each family (its table 1); other families take the plain [CLS] vector.
 PAPER_POOLING: dict[str, Pooling] = {"roberta": "cls+linear", "mpnet": "cls+linear", "distilbert": "cls"}
@@ -36,6 +40,23 @@ class NormedLinear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """The projected vectors, normed."""
         return self.norm(super().forward(input))  # type: ignore[no-any-return]
+
+
+def pooled_rows(pooling: str, bounds: Tensor, tokens: int) -> Tensor:
+    """Which token is each text's vector: its first, or its last; of a text without tokens, it is any.
+
+    >>> bounds = torch.tensor([0, 3, 5])
+    >>> pooled_rows("cls", bounds, 5).tolist(), pooled_rows("last", bounds, 5).tolist()
+    ([0, 3], [2, 4])
+    """
+    rows = bounds[1:] - 1 if pooling.startswith("last") else bounds[:-1]
+    return rows.clamp(0, tokens - 1)
+
+
+def require_whole_text(transformer: Path, pooling: str | None) -> None:
+    """Refuse a decoder whose vector would be of tokens that do not see the whole text: of any but the last."""
+    if not (pooling or "").startswith("last"):
+        refuse_decoder(transformer, do="name an encoder, such as BERT or ModernBERT, or give --pooling last")
 
 
 def check_pooling(pooling: str, projection: nn.Linear | None) -> None:

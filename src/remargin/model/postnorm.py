@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
-from remargin.model.dropping import drop
+from remargin.model.dropping import computed_twice, drop
 from remargin.model.packing import NO_KERNELS, AttentionDropout, Kernels, Packed, attend
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "mpnet")
@@ -75,8 +75,8 @@ class PostNorm(nn.Module):
         absolute = getattr(config, "position_embedding_type", None) in (None, "absolute")
         return config.model_type in FAMILIES and absolute and not getattr(config, "is_decoder", False)
 
-    def forward(self, packed: Packed, first_only: bool = False) -> Tensor:
-        """Hidden states of all tokens, (T, d), or of the first of each text, (n, d)."""
+    def forward(self, packed: Packed, rows: Tensor | None = None, frugal: bool = False) -> Tensor:
+        """Hidden states of all tokens, (T, d), or of some of them; if frugal, layers are computed twice in training."""
         x = F.embedding(packed.ids, self.word, sparse=not packed.ids.is_cuda) + self._positions(packed)
         x = x.float() if self.training else x
         if self.kind is not None:
@@ -85,11 +85,11 @@ class PostNorm(nn.Module):
         if self.embedding_projection is not None:
             x = self.embedding_projection(x.to(self.word.dtype)).to(x.dtype)
         bias = None if self.relative is None else self._relative_bias(self.relative, packed.longest)
-        firsts = packed.bounds[:-1].clamp(max=len(packed.ids) - 1) if first_only else None
         drops = self.training and any(layer.weight_dropout for layer in self.layers)
         seeds = torch.randint(2**31 - 1, (len(self.layers),), device=x.device) if drops else None
         for number, layer in enumerate(self.layers, start=1):
-            x = layer(x, packed, bias, seeds, firsts if number == len(self.layers) else None)
+            inputs = (x, packed, bias, seeds, rows if number == len(self.layers) else None)
+            x = computed_twice(layer, *inputs) if frugal else layer(*inputs)
         return x
 
     def _positions(self, packed: Packed) -> Tensor:

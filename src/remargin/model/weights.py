@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,9 +27,16 @@ def require_safetensors(folder: Path) -> None:
         raise InputError("no weights", file=folder, do=f"use {inside}" if inside else "use a model with .safetensors")
 
 
-def refuse_more_layers_than_weights(folder: Path) -> None:
-    """Refuse a config that asks for more layers than there are tensors: transformers would build them without end."""
+def require_sound_config(folder: Path) -> None:
+    """Refuse a config that would make no working model, before transformers builds one.
+
+    Of more layers than there are tensors it would build them without end; what is NaN or infinite, such as a rate of
+    dropout, would fail or spread when the model is used.
+    """
     config = read_part(folder / "config.json", dict, missing={})
+    for name, value in config.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"{name} is {value}, which is no finite number", file=folder / "config.json", do=INTACT)
     tensors = tensor_names(folder)
     if not tensors:
         return  # whoever loads them says what is wrong

@@ -11,10 +11,12 @@ from typing import Any
 
 from remargin.paper.compared import (
     BOUND,
+    ENERGY,
     RowScore,
     at_edges,
     chosen_text,
     compare_in_groups,
+    energy_cell,
     not_trained,
     row_score,
     time_text,
@@ -27,6 +29,7 @@ from remargin.reports.comparison import DAGGER
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
+from remargin.study.hardware import total_energy
 from remargin.study.results import MEASURE, RECALL, Result, Results
 from remargin.study.systems import CONTRASTIVE, STATIC, STATIC_IN_BATCH, Choice, System, choose, sweep_of
 from remargin.study.tasks import MeasureUntrained, Task
@@ -59,6 +62,7 @@ class BaselineRow:
         rate: the learning rate that dev chose.
         seconds: training up to the best model, with sweeps and teachers.
         triplets: seen by the best model; 0 if no validation was above that before training.
+        joules: the energy of the GPU in `seconds`; None unless it was recorded for all of them.
         curves: nDCG@10 on dev over its training run.
     """
 
@@ -67,6 +71,7 @@ class BaselineRow:
     rate: float
     seconds: float
     triplets: int
+    joules: float | None = None
     curves: tuple[DevCurve, ...] = ()
 
 
@@ -115,11 +120,12 @@ def draw(results: Results, findings: ByTest[BaselineTable]) -> Section:
 
 @dataclass(frozen=True)
 class FirstSeed:
-    """What came of a row's first seed, and the seconds until its best model, with sweeps and teachers."""
+    """What came of a row's first seed, and the seconds and joules until its best model, with sweeps and teachers."""
 
     chosen: Choice
     result: Result
     seconds: float
+    joules: float | None
 
 
 def _rows(results: Results, model: str) -> dict[System, FirstSeed]:
@@ -137,12 +143,19 @@ def _rows(results: Results, model: str) -> dict[System, FirstSeed]:
 def _first_seed(results: Results, model: str, system: System) -> FirstSeed:
     chosen = choose(results, model, system)
     sweep, result = sweep_of(results, chosen), results.run(chosen.spec, *results.tests)
-    seconds = result.seconds_to_best + (sweep.seconds if sweep else 0.0)
+    seconds, joules = [result.seconds_to_best], [result.joules_to_best]
+    if sweep:
+        seconds.append(sweep.seconds)
+        joules.append(sweep.joules)
     if chosen.spec.taught:
-        seconds += fsum(teacher_report(results.out, results.files)["seconds"].values())
-        if chosen.spec.in_batch:  # its second teacher
-            seconds += _first_seed(results, model, CONTRASTIVE).seconds
-    return FirstSeed(chosen, result, seconds)
+        teacher = teacher_report(results.out, results.files)
+        seconds += teacher["seconds"].values()
+        joules.append(teacher.get("joules"))
+        if chosen.spec.in_batch:
+            second = _first_seed(results, model, CONTRASTIVE)
+            seconds.append(second.seconds)
+            joules.append(second.joules)
+    return FirstSeed(chosen, result, fsum(seconds), total_energy(joules))
 
 
 def _baseline_table(results: Results, rows: dict[System, FirstSeed], test: str) -> BaselineTable:
@@ -172,6 +185,7 @@ def _baseline_table(results: Results, rows: dict[System, FirstSeed], test: str) 
                 row.chosen.spec.rate,
                 row.seconds,
                 row.result.best_triplets,
+                row.joules,
                 (dev_curve(row.result, MEASURE),),
             )
             for system, row in rows.items()
@@ -189,7 +203,7 @@ def _table(results: Results, teacher: dict[str, Any], model: str, table: Baselin
     if measured is not None:
         notes.append(_worth(table, measured))
     notes += at_edges(results, model, table.rows) + not_trained(model, OURS, table.rows)
-    header = ["system", "chosen", MEASURE, RECALL, "time", "triplets"]
+    header = ["system", "chosen", MEASURE, RECALL, "time", "energy", "triplets"]
     return Table(f"{model}, measured on {further or results.name}", header, _blocks(table, measured), notes)
 
 
@@ -198,11 +212,11 @@ def _blocks(table: BaselineTable, teacher: float | None) -> list[Block]:
         label: [_cells(system, table.rows[system]) for system in systems if system in table.rows]
         for label, systems in BLOCKS.items()
     }
-    blocks["no distillation"].insert(0, [Cell(BM25), Cell(""), *_score_cells(table.bm25), Cell(""), Cell("")])
+    blocks["no distillation"].insert(0, [Cell(BM25), Cell(""), *_score_cells(table.bm25), *[Cell("")] * 3])
     for rows in blocks.values():
         _embolden(rows)
     if teacher is not None:
-        blocks["teacher distillation"].append([Cell("the teacher itself"), Cell(""), number(teacher), *[Cell("")] * 3])
+        blocks["teacher distillation"].append([Cell("the teacher itself"), Cell(""), number(teacher), *[Cell("")] * 4])
     return [Block(label, rows) for label, rows in blocks.items()]
 
 
@@ -212,6 +226,7 @@ def _cells(system: System, row: BaselineRow) -> list[Cell]:
         Cell(chosen_text(system, row.tuned_to, row.rate)),
         *_score_cells(row.scores),
         Cell(time_text(row.seconds), value=row.seconds),
+        energy_cell(row.joules),
         Cell(f"{row.triplets:,}", value=row.triplets),
     ]
 
@@ -234,8 +249,9 @@ def _notes(results: Results, table: BaselineTable, teacher: dict[str, Any]) -> l
     return [
         f"Bold: the best of a block. {DAGGER} equivalent to {table.reference.name}, the best TAS-B run, which is what "
         f"the paper compares with (paired TOST within {BOUND}, Bonferroni: the paper's targets are one group, the "
-        f"others another). Time is that until the best model, with sweeps, and for teachers {_cost(teacher)}, and that "
-        "of a second teacher. A teacher scale of 1 brings 99% of the teacher's margins within 1, for cosines.",
+        "others another). Time and energy are those until the best model, with sweeps, and for teachers "
+        f"{_cost(teacher)}, and those of a second teacher. {ENERGY} A teacher scale of 1 brings 99% of the "
+        "teacher's margins within 1, for cosines.",
         f"Each row is one run, with seed {results.plan.seeds[0]}. Batches by topic differ in size: how many triplets a "
         "run sees in all is only about the same."
         + (f" Training never came above the model before it, on dev: {'; '.join(untrained)}." if untrained else ""),

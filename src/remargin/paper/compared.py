@@ -9,10 +9,12 @@ from statistics import fmean
 from remargin.evaluation.comparison import ComparedRun, Scores, compare_scores
 from remargin.paper.deciding import PerSeed
 from remargin.paper.systems import PAPER
+from remargin.reports.tables import MISSING, Cell
 from remargin.study.results import MEASURE, RECALL, Results
 from remargin.study.systems import System, choose
 
 BOUND = 0.05  # the paper's: differences below it do not matter
+ENERGY = "Energy is that of the GPU alone, as its driver counts it."
 PAPER_NAMES = {row.name for row in PAPER}
 Compared = dict[str, dict[str, ComparedRun]]  # by measure and row
 
@@ -87,6 +89,18 @@ def time_text(seconds: float) -> str:
     if seconds < 3600:
         return f"{int(seconds) // 60}:{int(seconds) % 60:02} min"
     return f"{int(seconds) // 3600}:{int(seconds) % 3600 // 60:02} h"
+
+
+def energy_cell(joules: float | None, marks: str = "") -> Cell:
+    """Energy in watt-hours, in kilowatt-hours from 1,000 on; MISSING where none was recorded.
+
+    >>> energy_cell(9_000.0).text, energy_cell(5.4e6).text, energy_cell(None) == MISSING
+    ('2.5 Wh', '1.50 kWh', True)
+    """
+    if joules is None:
+        return MISSING
+    hours = joules / 3600
+    return Cell(f"{hours:.1f} Wh" if hours < 1000 else f"{hours / 1000:.2f} kWh", marks=marks, value=joules)
 
 
 def at_edges(results: Results, model: str, systems: Iterable[System]) -> list[str]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import fsum
 from statistics import fmean
 from typing import Any
 
 from remargin.evaluation.comparison import Scores
 from remargin.paper.compared import (
     BOUND,
+    ENERGY,
     Compared,
     RowScore,
     at_edges,
     chosen_text,
     compare_in_groups,
+    energy_cell,
     not_trained,
     row_score,
     time_text,
@@ -29,6 +30,7 @@ from remargin.reports.figures import Figure, Scatter, scatter_of
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
+from remargin.study.hardware import total_energy
 from remargin.study.results import MEASURE, RECALL, TEST, Result, Results
 from remargin.study.systems import CONTRASTIVE, STATIC, Choice, Sweep, System, choose, sweep_of
 from remargin.study.tasks import Task
@@ -57,7 +59,7 @@ class VariantRow:
         sweep_seconds: the sweep alone; None if there was none.
         run_seconds: a whole training run, as the mean over seeds.
         triplets: seen by the best model, as the mean over seeds; 0 if no validation was above that before training.
-        joules: the energy that `seconds` took, where it was measured.
+        joules: the energy of the GPU in `seconds`; None unless it was recorded for all of them.
         by_seed: what the training run of each seed took.
     """
 
@@ -104,13 +106,10 @@ class OverSeeds:
 
     @property
     def joules(self) -> float | None:
-        """The energy of the same."""
-        swept = [result for _, result in self.sweep.points] if self.sweep else []
-        spent = [result.joules for result in (*self.results, *swept)]
-        if None in spent:
-            return None
-        shares = [result.best_step / result.steps / len(self.results) for result in self.results] + [1.0] * len(swept)
-        return fsum(share * (joules or 0.0) for share, joules in zip(shares, spent, strict=True))
+        """The energy of the same; None unless it was recorded for every run."""
+        own = total_energy(result.joules_to_best for result in self.results)
+        mean = None if own is None else own / len(self.results)
+        return total_energy([mean, self.sweep.joules]) if self.sweep else mean
 
     @property
     def triplets(self) -> float:
@@ -204,7 +203,7 @@ def _table(results: Results, by_model: Mapping[str, VariantTable], further: str)
         others = [cells[system] for system in BESIDE if system in cells]
         others += [_untrained_cells("no training", table.no_training), _untrained_cells("BM25", table.bm25)]
         blocks.append(Block(f"{model}, beside the paper", others))
-    header = ["target", "chosen", MEASURE, "±", RECALL, "± ", "time", "triplets"]
+    header = ["target", "chosen", MEASURE, "±", RECALL, "± ", "time", "energy", "triplets"]
     collection = further or results.name
     title = "Target variants" if len(results.tests) == 1 else f"Target variants on {collection}"
     lacking = [line for model, table in by_model.items() for line in not_trained(model, BESIDE, table.rows)]
@@ -222,12 +221,13 @@ def _cells(system: System, row: VariantRow) -> list[Cell]:
     return [
         *cells,
         Cell(time_text(row.seconds), marks=swept, value=row.seconds),
+        energy_cell(row.joules, swept),
         Cell(f"{row.triplets:,.0f}", value=row.triplets),
     ]
 
 
 def _untrained_cells(name: str, means: Mapping[str, float]) -> list[Cell]:
-    return [Cell(name), Cell(""), number(means[MEASURE]), Cell(""), number(means[RECALL]), *[Cell("")] * 3]
+    return [Cell(name), Cell(""), number(means[MEASURE]), Cell(""), number(means[RECALL]), *[Cell("")] * 4]
 
 
 def _published() -> Table:
@@ -289,9 +289,9 @@ def _notes(results: Results, collection: str) -> list[str]:
         f"Bold: the best of the paper's targets for a backbone. {DAGGER} equivalent to it (paired TOST within {BOUND}, "
         f"Bonferroni: the paper's targets are one group, the others another). {BETTER} better than it (paired t-test, "
         f"Bonferroni).{spread if seeds > 1 else ' One seed.'}",
-        f"{SWEPT} with the sweep over margins or temperatures. Time and triplets are those until the best model by "
-        "dev; the choice of the learning rate, from one grid for every row, is not counted. Where triplets are 0, "
-        "training never came above the model before it on dev, so that is what was measured.",
+        f"{SWEPT} with the sweep over margins or temperatures. Time, energy and triplets are those until the best "
+        f"model by dev. {ENERGY} The choice of the learning rate, from one grid for every row, is not counted. Where "
+        "triplets are 0, training never came above the model before it on dev, so that is what was measured.",
         f"Test: exact full ranking of {collection}. Margin, temperature, learning rate and when to stop: dev.",
     ]
 

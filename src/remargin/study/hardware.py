@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
+from math import fsum
 from types import TracebackType
 from typing import Any
 
@@ -54,6 +56,16 @@ class Energy:
             return int(nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
         except nvml.NVMLError:
             return None
+
+
+def total_energy(joules: Iterable[float | None]) -> float | None:
+    """The sum; None where a part was not recorded.
+
+    >>> total_energy([1.5, 2.0]), total_energy([1.5, None])
+    (3.5, None)
+    """
+    parts = list(joules)
+    return None if None in parts else fsum(part for part in parts if part is not None)
 
 
 def _nvml_device() -> tuple[Any, Any] | None:

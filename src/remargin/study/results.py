@@ -107,6 +107,11 @@ class Result:
         """The time until the best model was there: a share of the whole."""
         return self.seconds * self.best_step / max(1, self.steps)
 
+    @property
+    def joules_to_best(self) -> float | None:
+        """The energy until the best model was there: the same share; None where none was recorded."""
+        return None if self.joules is None else self.joules * self.best_step / max(1, self.steps)
+
     def test(self, what: str = TEST) -> Scores:
         """Measures of every query, of the best model or of the last."""
         return self.files.scores(self.folder / next(iter(self._files(what))))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import fsum
 from typing import Any, Literal
 
+from remargin.study.hardware import total_energy
 from remargin.study.plan import Plan, rate_beyond
 from remargin.study.results import MEASURE, Result, Results
 from remargin.study.specs import RunSpec
@@ -82,6 +83,11 @@ class Sweep:
     def seconds(self) -> float:
         """The training time of all points."""
         return fsum(result.seconds for _, result in self.points)
+
+    @property
+    def joules(self) -> float | None:
+        """The energy of all points; None unless it was recorded for each."""
+        return total_energy(result.joules for _, result in self.points)
 
     def values(self, measure: str) -> list[tuple[float, float]]:
         """For each point the highest validation."""

@@ -118,7 +118,8 @@ class Engine:
         how = [self.compute.describe(self.device)]
         how += ["compiled"] if self.compiles else []
         how += ["CUDA graphs"] if self._graphs is not None else []
-        return f"engine: {', '.join(how)}, at most {self.budget:,} tokens at once"
+        longer = ", longer texts layer by layer" if self.longest > self.budget else ""
+        return f"engine: {', '.join(how)}, at most {self.budget:,} tokens at once{longer}"
 
     def split(self, tokens: Tokens) -> MicroBatches:
         """Texts as this engine takes them. The loader's thread calls this, ahead of training."""
@@ -150,7 +151,8 @@ class Engine:
         graphs, self._graphs = self._graphs, None  # one is replayed at a time: a block inside this one does without
         try:
             order = torch.from_numpy(batch.order).to(self.device, non_blocking=True)
-            graph = graphs.forward(batch.parts[0]) if graphs is not None and len(batch.parts) == 1 else None
+            one = len(batch.parts) == 1 and not self._too_long(batch.parts[0])
+            graph = graphs.forward(batch.parts[0]) if graphs is not None and one else None
             passes = self._forward(batch) if graph is None else graph
             made = [each.vectors.detach() for each in ([passes] if isinstance(passes, _Graph) else passes)]
             flat = torch.cat([*made, self._no_vectors()])[: len(order)]  # without a graph's fillers
@@ -168,10 +170,18 @@ class Engine:
         def run(job: tuple[Packed, SeedOfPart | StateOfDevice | None]) -> _Forward:
             part, draws = job
             with draws.first() if draws else nullcontext(), torch.set_grad_enabled(not again):
-                return _Forward(part, self._run(part), draws if again else None)
+                return _Forward(part, self._vectors(part), draws if again else None)
 
         jobs = ((part.to(self.device), self._draws(again)) for part in batch.parts)
         return list(self._each(run, jobs, len(batch.parts)))
+
+    def _too_long(self, part: Packed) -> bool:
+        """Whether a part is one text that is above the budget by itself: its layers are computed twice, one by one."""
+        return len(part.ids) > self.budget
+
+    def _vectors(self, part: Packed) -> Tensor:
+        vectors: Tensor = self.compute(part, frugal=True) if self._too_long(part) else self._run(part)
+        return vectors
 
     def _draws(self, again: bool) -> SeedOfPart | StateOfDevice | None:
         if self._side_by_side:
@@ -205,7 +215,7 @@ class Engine:
         if forward.draws is None:
             return self.compute.gradients(forward.vectors, of_part)
         with forward.draws.again():
-            vectors = self._run(forward.part)
+            vectors = self._vectors(forward.part)
         return self.compute.gradients(vectors, of_part)
 
     def _add_up(self, gradients: list[Tensor], first: bool) -> None:

@@ -1,7 +1,9 @@
 """One training instance, explained: what a batch asks of a query, its positive, and all negatives. The paper's table 2.
 
 For query i with positive i and negative j: relevance is sim(q_i, d_j), the target t_ij is (1 + sim(p_i, n_j)) / 2, and
-the instance's loss is (sim(q_i, p_i) - sim(q_i, n_j) - t_ij)², as in the paper's table.
+the instance's loss is (sim(q_i, p_i) - sim(q_i, n_j) - t_ij)². This is the paper's equation 2 with in-batch negatives,
+which the numbers that its table prints follow too. Equation 3, distributed targets, has n_i in place of n_j in the
+margin: the query's own negative.
 """
 
 from __future__ import annotations
@@ -23,6 +25,11 @@ from remargin.training.batches import Batches
 from remargin.training.samplers import RandomSampler
 
 LONGEST = 240  # characters of a text that are shown
+EQUATION = (
+    "Numbers follow the paper's equation 2 with in-batch negatives, as those in its table 2 do: loss = (relevance of "
+    "the positive - relevance of the negative - target)². Equation 3, distributed targets, keeps the relevance of the "
+    "query's own negative, and changes only the target."
+)
 
 
 @dataclass(frozen=True)
@@ -171,7 +178,8 @@ def instance_table(instance: Instance, title: str, longest: int = LONGEST) -> Ta
     ]
     notes = [
         f"Over all negatives of the batch, the mean target is {instance.mean_target:.3f} and the mean loss "
-        f"{instance.mean_loss:.3f}. Relevance is the similarity to the query."
+        f"{instance.mean_loss:.3f}. Relevance is the similarity to the query.",
+        EQUATION,
     ]
     return Table(title, ["", "text", "relevance", "target", "loss"], [Block("", rows)], notes)
 

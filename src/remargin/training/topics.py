@@ -130,8 +130,6 @@ def query_topics(
     blocks = np.split(rows, range(QUERIES_AT_ONCE, len(rows), QUERIES_AT_ONCE))
     encoded = [encoder.encode_tokens(queries.take(block)) for block in track(blocks, "encoding queries")]
     vectors = torch.from_numpy(np.concatenate(encoded)).to(model.device)
-    if not bool(torch.isfinite(vectors).all()):
-        raise InputError("the model gives queries vectors that are not numbers", do="use another model")
     topics = np.full(len(queries), -1, np.int32)
     topics[rows] = kmeans(vectors, clusters, seed).cpu().numpy()
     return topics

@@ -211,9 +211,6 @@ class Validator:
             problem = f"{model.name or 'the model'} has another tokenizer, other lengths or other prefixes"
             raise InputError(f"{problem} than the validation texts were tokenised with", do="tokenise them for it")
         vectors = torch.from_numpy(model.encode_tokens(self._texts)).to(model.device)
-        if not torch.isfinite(vectors).all():
-            problem = f"{model.name or 'the model'} gives vectors with numbers that are not finite"
-            raise InputError(problem, do="use an intact model")
         return self._ranked(vectors, depth)
 
     def rank_by_bm25(self, depth: int = RANKED) -> Run:

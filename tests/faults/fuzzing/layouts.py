@@ -21,21 +21,21 @@ from remargin.retrieval.sparse import index_sparse
 
 from .models import TEXTS
 from .mutations import HEADER, JSON, TENSORS
-from .running import Case, require_finite
+from .running import Case, Reader, require_finite
 from .world import World
 
 
-def _load(folder: Path) -> None:
-    model = load_model(folder)
+def _load(name: Path | str) -> None:
+    model = load_model(name)
     if isinstance(model, BiEncoder):
         require_finite(model.encode_queries(TEXTS), model.encode_documents(TEXTS))
     else:
         require_finite(model.scores(model.encode_queries(TEXTS), model.encode_documents(TEXTS)))
 
 
-def _case(folder: Path, *names: str) -> Case:
+def _case(folder: Path, *names: str, read: Reader = _load) -> Case:
     formats = {name: TENSORS if name.endswith(".safetensors") else JSON for name in names}
-    return Case(folder, formats, (_load,), count=150)
+    return Case(folder, formats, (read,), count=150)
 
 
 def _backbone(world: World, name: str, prefix: str = "", **more: torch.Tensor) -> Path:
@@ -53,6 +53,24 @@ def ance(world: World) -> Case:
     head = {"embeddingHead__weight": torch.randn(16, 32), "embeddingHead__bias": torch.randn(16)}
     norm = {"norm__weight": torch.randn(16), "norm__bias": torch.randn(16)}
     return _case(_backbone(world, "ance", **head, **norm), "config.json", "model.safetensors")
+
+
+def dpr(world: World) -> Case:
+    """Two folders; each may be damaged beside a whole one."""
+    folder, names = world.folder("dpr"), []
+    raw = transformers.AutoConfig.from_pretrained(world.model).to_dict()
+    shape = {name: raw[name] for name in transformers.DPRConfig().to_dict() if name in raw and name != "model_type"}
+    config = transformers.DPRConfig(**{**shape, "projection_dim": 12})
+    kinds = {"question": transformers.DPRQuestionEncoder, "context": transformers.DPRContextEncoder}
+    for half, kind in kinds.items():
+        kind(config).save_pretrained(folder / half)
+        world.encoder.hf_tokenizer.save_pretrained(folder / half)
+        names += [f"{half}/config.json", f"{half}/model.safetensors"]
+
+    def load(folder: Path) -> None:
+        _load(f"{folder / 'question'}+{folder / 'context'}")
+
+    return _case(folder, *names, read=load)
 
 
 def colbert(world: World) -> Case:
@@ -97,4 +115,4 @@ def sparse_index(world: World) -> Case:
     return Case(world.root / "sparse", {SPARSE: HEADER}, (search, with_its_own_model), count=300)
 
 
-TARGETS = [ance, colbert, splade, sparse_index]
+TARGETS = [ance, dpr, colbert, splade, sparse_index]

@@ -122,10 +122,10 @@ def ance_of_sentence_transformers(folder: Path, raw: Path) -> tuple[str, Scores]
     model.save(str(folder))
     bert = folder / "sentence_bert_config.json"
     bert.write_text(json.dumps({**json.loads(bert.read_text()), "do_lower_case": True, "max_seq_length": 60}))
-    return str(folder), _sentence_transformer(folder)
+    return str(folder), sentence_transformer(folder)
 
 
-def _sentence_transformer(folder: Path) -> Scores:
+def sentence_transformer(folder: Path) -> Scores:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(folder), device="cpu")
@@ -140,7 +140,7 @@ def of_sentence_transformers(folder: Path, raw: Path, pooling: str, similarity: 
     modules = [Transformer(str(raw)), Pooling(32, pooling_mode=pooling)]
     model = spread(SentenceTransformer(modules=modules, device="cpu", similarity_fn_name=similarity), 0)
     model.save(str(folder))
-    return str(folder), _sentence_transformer(folder)
+    return str(folder), sentence_transformer(folder)
 
 
 def contriever(folder: Path, raw: Path) -> tuple[str, Scores]:
@@ -165,7 +165,7 @@ def papers(folder: Path, raw: Path) -> tuple[str, Scores]:
     model = BiEncoder.from_pretrained(raw, seed=3)
     spread(model, 0)
     model.save(folder)
-    return str(folder), _sentence_transformer(folder)
+    return str(folder), sentence_transformer(folder)
 
 
 def splade(folder: Path, raw: Path, older: bool = False) -> tuple[str, Scores]:

@@ -1,4 +1,4 @@
-"""Every system of the paper's table 5, by its published layout: search, re-ranking and measures are its library's."""
+"""Every system of the paper's table 5, and decoders, by their published layout: all scores are its library's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remargin import BiEncoder, Collection, ask, benchmark, evaluate, export, in
 from remargin.errors import InputError
 from remargin.evaluation.runs import Run
 
-from . import checkpoints
+from . import checkpoints, decoders
 from .checkpoints import Scores, assert_same
 
 # How each checkpoint is made, from which family's backbone, and what has to be said because the folder does not.
@@ -34,6 +34,8 @@ SYSTEMS: dict[str, tuple[Callable[[Path, Path], tuple[str, Scores]], str, dict[s
     "ColBERT, PyLate": (checkpoints.pylate, "bert", {}),
     "ColBERT, attending": (partial(checkpoints.pylate, attend_to_expansion_tokens=True), "bert", {}),
     "ColBERT, not expanding": (partial(checkpoints.pylate, do_query_expansion=False), "bert", {}),
+    "Qwen3-Embedding": (partial(decoders.qwen3_embedding, task="query\n"), "bert", {}),
+    "E5-Mistral": (decoders.e5_mistral, "bert", {}),
 }
 WORDS = [*"the a of margins adapt query document returns value list text model train test file".split()]  # noqa: SIM905
 

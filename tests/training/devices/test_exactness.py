@@ -87,8 +87,7 @@ def every_variant() -> list[Case]:
         arguments: dict[str, Any] = {"mask": MASK} if masked else {}
         if variant[0] == "teacher":
             arguments["teacher_margin"] = teacher if variant[1] else teacher[0]
-        if not (masked and not gather and MarginLoss(*variant).has_moments):  # a mask needs the vectors
-            cases.append((MarginLoss(*variant), drawn(), arguments, gather))
+        cases.append((MarginLoss(*variant), drawn(), arguments, gather))
     for loss in (ContrastiveLoss(), ContrastiveLoss(similarity="dot"), *map(SoftmaxMarginLoss, (0.5, -1.0))):
         cases += [(loss, drawn(), {"mask": MASK}, False), (loss, drawn(), {"ids": ids()}, False)]
         cases.append((loss, drawn(k=3), {"ids": ids(3)}, False))
@@ -114,7 +113,7 @@ def test_every_loss_and_its_gradients_are_those_of_one_process(ranks: Ranks) -> 
         gradients, expected = torch.autograd.grad(value, whole), value.detach()
         results = [of_rank[number] for of_rank in of_all]
         k = batch[2].shape[1] if batch[2].ndim == 3 else 1
-        moments = not gather and moments_are_less(loss, batch_of(SIZE, k), DIMENSION, ranks)
+        moments = not (gather or arguments) and moments_are_less(loss, batch_of(SIZE, k), DIMENSION, ranks)
         through_moments += moments
         values = torch.stack([value for value, _ in results])
         if moments:
@@ -166,6 +165,7 @@ TRAINING: dict[str, dict[str, Any]] = {
     "mean softplus": {"target": "mean", "error": "softplus"},
     "distributed, stopped": {"target": "distributed", "stop_gradient": True, "clip": None},
     "two teachers": {"target": "teacher", "in_batch": True},
+    "dimensions": {"dims": "32,16,8"},
     "padded": {"engine": "padded", "schedule": "constant", "attention_dropout": False},
 }
 FAST = ("moments", "learned", "topics")

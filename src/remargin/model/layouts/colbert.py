@@ -21,7 +21,7 @@ from remargin.errors import InputError, refuse_idle
 from remargin.files.shapes import Size
 from remargin.model.backbone import checked_length, load_backbone
 from remargin.model.encoder import EncodingPrecision, encoding_dtype
-from remargin.model.folder import CARD, MODULES_FILE, listed_modules
+from remargin.model.folder import CARD, MODULES_FILE, listed_modules, refuse_decoder
 from remargin.model.layouts.base import Layout, architectures
 from remargin.model.packing import select
 from remargin.model.padding import padded, padded_batches
@@ -113,6 +113,7 @@ class Colbert(Ranker):
         settings = ColbertSettings(**{**vars(settings), **lengths})
         layers = [_linear(folder, folder)] if stanford else [_dense(path) for path in _dense_folders(folder)]
         tokenizer = load_tokenizer(folder)
+        refuse_decoder(folder)
         self = cls(load_backbone(folder)[0], layers, tokenizer, settings, options.get("precision", "auto"))
         self.name = name
         return self

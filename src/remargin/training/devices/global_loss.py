@@ -21,8 +21,9 @@ def global_loss(
 
     The vectors of all processes are gathered, and each process computes the loss of the whole batch: any loss sees what
     it sees on one device, known positives and teachers included. The gradient goes back to the process's own vectors.
-    Without `gather`, a loss through moments needs no vectors of others where moments are less to exchange; its value is
-    then this process's part of the loss, and the vectors are its own.
+    Without `gather`, a loss through moments needs no vectors of others where moments are less to exchange, unless it
+    has further arguments, such as a mask; its value is then this process's part of the loss, and the vectors are its
+    own.
 
     Args:
         loss: of queries, positives and negatives.
@@ -32,7 +33,7 @@ def global_loss(
         ranks: the processes.
         gather: gather the vectors in any case, to look at them.
     """
-    if not gather and not ranks.alone and moments_are_less(loss, batch, own.shape[1], ranks):
+    if not (gather or arguments or ranks.alone) and moments_are_less(loss, batch, own.shape[1], ranks):
         assert isinstance(loss, MarginLoss)
         parts = batch.split(own)
         return loss.part(*parts, Whole(batch.negatives.size, ranks.total)), parts

@@ -15,6 +15,7 @@ from remargin.data.tables import Rejects
 from remargin.errors import InputError
 from remargin.evaluation.measures import require_measures
 from remargin.files.checksums import sha256
+from remargin.losses.inputs import Similarity
 from remargin.model.checkpoint import own_random_state
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import LONGEST_DEFAULT, local_folder
@@ -58,6 +59,7 @@ def stream(
     most_rejects: float = MOST_REJECTS,
     from_start: bool = False,
     pooling: str = "auto",
+    similarity: Similarity | None = None,
     query_length: int | None = None,
     document_length: int | None = None,
     training_length: int | None = None,
@@ -107,6 +109,7 @@ def stream(
         from_start: when resuming, standard input begins again with its first line, and the lines that were taken are
             compared and left out; without it, it goes on after them.
         pooling: how token vectors become one vector; see `BiEncoder`.
+        similarity: what the vectors are made for, cosine or dot. Without it, the model's own, or cosine.
         query_length, document_length: maximum lengths in tokens.
         training_length: maximum document length in tokens while training; 512 at most if not given.
         query_prefix, document_prefix: put before every text.
@@ -144,7 +147,7 @@ def stream(
         options: dict[str, Any] = {name: value for name, value in given.items() if name in FIELDS}
         options |= {name: str(options[name]) for name in ("stream", "data", "model", "blend") if name in options}
         asked = StreamRequest(**{"data": None, **options, "out": Path(str(out))})
-        settings = loss_for(asked.model, stream_settings(changes), "target" in changes, say)
+        settings = loss_for(asked.model, stream_settings(changes), "target" in changes, say, asked.similarity)
     return _stream(asked, settings, wait, most_rejects, from_start, bool(resume), say)
 
 
@@ -192,7 +195,7 @@ def _load(asked: StreamRequest, settings: FitSettings) -> BiEncoder:
     precision = settings.precision if settings.precision in ("32", "bf16") else "auto"
     own: dict[str, Any] = {
         name: getattr(asked, name)
-        for name in ("pooling", "query_length", "document_length", "query_prefix", "document_prefix")
+        for name in ("pooling", "similarity", "query_length", "document_length", "query_prefix", "document_prefix")
     }
     return BiEncoder.from_pretrained(asked.model, **own, seed=settings.seed, precision=precision)
 

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from remargin.errors import InputError, refuse_idle
 from remargin.files.shapes import mismatch
+from remargin.losses.inputs import Similarity
 from remargin.reports.run_files import CONFIG, read_config
 from remargin.retrieval.languages import AUTO, check_language
 from remargin.training.request import parse_weight
@@ -48,6 +49,7 @@ class StreamRequest:
     also: str | None = None
     skip_bad: bool = False
     language: str = AUTO
+    similarity: Similarity | None = None
 
     def __post_init__(self) -> None:
         _ = self.weight  # an InputError if it makes no sense
