@@ -11,7 +11,7 @@ from remargin.paper.deciding import SAMPLES, Array, Gap, PerQuery, Untold, gap_o
 from remargin.study.results import Result
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class DevCurve:
     """A measure over the validations of a training run.
 
@@ -32,7 +32,7 @@ class DevCurve:
     means: tuple[float, ...]
     length: int
     queries: tuple[str, ...] = ()
-    values: Array = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    values: Sequence[Sequence[float]] = field(default=(), repr=False)
 
     @property
     def highest(self) -> float:
@@ -71,13 +71,17 @@ class DevCurve:
 
     def places(self) -> Array:
         """The highest validation in each bootstrap sample of the queries, counted from 0."""
-        places: Array = resampled(self.values).argmax(1)
+        places: Array = self.resampled().argmax(1)
         return places
+
+    def resampled(self) -> Array:
+        """The means in each bootstrap sample (rows) at each validation."""
+        return resampled(np.array(self.values))
 
     def _at(self, validation: int) -> PerQuery | None:
         if not self.queries:
             return None
-        return dict(zip(self.queries, self.values[:, validation].tolist(), strict=True))
+        return {query: row[validation] for query, row in zip(self.queries, self.values, strict=True)}
 
 
 def difference(one: PerQuery | None, other: PerQuery | None, of_means: float, tried: int = 1) -> Gap:
@@ -92,7 +96,7 @@ def dev_curve(result: Result, measure: str) -> DevCurve:
     scores = result.dev_scores()
     if scores is None:
         return DevCurve(seen, means, result.triplets)
-    return DevCurve(seen, means, result.triplets, scores.queries, np.array(scores.values[measure]))
+    return DevCurve(seen, means, result.triplets, scores.queries, scores.values[measure])
 
 
 def triplets_to_best(curves: Sequence[DevCurve]) -> Array | None:

@@ -64,7 +64,7 @@ def dev(means: Mapping[int, float], label: str, length: int = 10_000) -> DevCurv
     """A curve with some means after so many triplets."""
     values = [list(per_query(mean, f"{label} {seen}").values()) for seen, mean in means.items()]
     queries = tuple(per_query(0, ""))
-    return DevCurve(tuple(means), tuple(means.values()), length, queries, np.array(values).T)
+    return DevCurve(tuple(means), tuple(means.values()), length, queries, np.array(values).T.tolist())
 
 
 def peaking(highest: float, at: int, label: str, decline: float = 0.05) -> DevCurve:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from remargin.evaluation.significance import ROUNDING
 from remargin.paper.claims.claim import Claims, NotTold, several
-from remargin.paper.deciding import FROM_MEANS, Answer, every, in_resamples, resampled, share_of
+from remargin.paper.deciding import FROM_MEANS, Answer, every, in_resamples, share_of
 from remargin.paper.dev_curves import DevCurve
 from remargin.paper.findings import Findings
 from remargin.paper.static_margins import EXPERIMENT, KINDS, MarginSweep
@@ -97,7 +97,7 @@ def _apart(one: Mapping[float, DevCurve], other: Mapping[float, DevCurve]) -> An
 
 def _bests(curves: Sequence[DevCurve]) -> NDArray[np.bool_]:
     """Which margins are the best in each bootstrap sample (rows)."""
-    highest = np.stack([resampled(curve.values).max(1) for curve in curves], 1)
+    highest = np.stack([curve.resampled().max(1) for curve in curves], 1)
     best: NDArray[np.bool_] = highest >= highest.max(1, keepdims=True) - ROUNDING
     return best
 
