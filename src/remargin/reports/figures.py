@@ -79,6 +79,8 @@ class Panel:
         mark_maxima: put a dot on the highest point of each line.
         gap: leave out what lies between these two values of x, for long runs whose beginning and end matter.
         floor: values below it stand at the lower edge with their numbers, so that a few do not flatten all others.
+        interval: half the width of a confidence interval of a value. The y axis then spans at least two intervals, with
+            one drawn as a bar, so that noise does not fill the panel. Means of values between 0 and 1.
 
     Example:
         >>> panel = Panel("", "step", "loss", [Series("ours", [1, 2], [0.5, 0.25])], gap=(500, 9500))
@@ -93,8 +95,11 @@ class Panel:
     mark_maxima: bool = False
     gap: tuple[float, float] | None = None
     floor: float | None = None
+    interval: float | None = None
 
     def __post_init__(self) -> None:
+        if self.interval is not None and not 0 < self.interval <= 0.5:
+            raise ValueError(f"an interval of ±{self.interval}")
         if self.gap is not None:
             self.gap = (self.gap[0], self.gap[1])
             if not self.gap[0] < self.gap[1]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _APART = 26.0  # between the panels of a row
 _EDGE = 8.0  # inside a panel, left and right of the first and the last value
+_CAP = 3.0  # of the bar that shows an interval
 _TITLE = 16.0  # height of a line of a title
 _FEW = 25  # up to this many points have a mark each; on longer lines only some do
 _SOME = 6
@@ -68,7 +69,8 @@ def draw_lines(figure: LineFigure, standalone: bool, width: float) -> str:
         for j, panel in enumerate(row):
             start = left + j * (of_panel + _APART)
             count = max(2, round(of_panel / 64))
-            x = step_axis(_x_values(panel), start + _EDGE, start + of_panel - _EDGE, panel.gap, count)
+            first = start + _EDGE + (0 if panel.interval is None else 4 * _CAP)
+            x = step_axis(_x_values(panel), first, start + of_panel - _EDGE, panel.gap, count)
             frame = _Frame(start, start + of_panel, x, y)
             below = figure.rows[i + 1][j] if i + 1 < len(figure.rows) and j < len(figure.rows[i + 1]) else None
             with_label = below is None or below.x_label != panel.x_label
@@ -106,6 +108,8 @@ def describe(figure: LineFigure) -> str:
         if panel.floor is not None:
             below = sum(y is not None and y < panel.floor for series in panel.series for y in series.y)
             sentences.append(f"Below {panel.floor:.4g}, and so at the lower edge: {below:,} values.")
+        if panel.interval is not None:
+            sentences.append(f"A bar shows an interval of ±{panel.interval:.2g}.")
         if panel.gap:
             a, b = panel.gap
             hidden = sum(a < x < b for series in panel.series for x in series.x)
@@ -148,7 +152,22 @@ def _y_values(row: Sequence[Panel]) -> list[float]:
         low, high = panel.gap or (0.0, 0.0)
         outside = [values for series in panel.series for x, *values in series.rows() if not low < x < high]
         numbers += [v for of_point in outside for v in of_point if v is not None and v >= (panel.floor or -math.inf)]
-    return numbers
+    return numbers + _resolved(numbers, max((panel.interval or 0.0 for panel in row), default=0.0))
+
+
+def _resolved(values: Sequence[float], interval: float) -> list[float]:
+    """The ends of an axis, between 0 and 1, that is two intervals long around some values; none if they need more room.
+
+    >>> [round(end, 3) for end in _resolved([0.92, 0.93], 0.02)], _resolved([0.2, 0.93], 0.02)
+    ([0.885, 0.965], [])
+    >>> [round(end, 3) for end in _resolved([0.99, 1.0], 0.02)]
+    [0.92, 1.0]
+    """
+    if not interval or not values or max(values) - min(values) >= 4 * interval:
+        return []
+    middle = (min(values) + max(values)) / 2
+    middle = max(min(middle, 1 - 2 * interval), 2 * interval)
+    return [middle - 2 * interval, min(1.0, middle + 2 * interval)]
 
 
 def _axes(panel: Panel, title: Sequence[str], frame: _Frame, is_first: bool, with_label: bool) -> str:
@@ -172,6 +191,8 @@ def _axes(panel: Panel, title: Sequence[str], frame: _Frame, is_first: bool, wit
     if is_first:
         label = text(shorten(panel.y_label, y.start - y.end + 20), 0, 0, "soft", "middle")
         drawn.append(element("g", label, transform=f"translate(12 {pixels(middle)}) rotate(-90)"))
+    if panel.interval is not None:
+        drawn.append(_interval_bar(panel.interval, frame))
     if with_label:
         centre = (frame.left + frame.right) / 2
         drawn.append(text(shorten(panel.x_label, frame.right - frame.left), centre, y.start + 36, "soft", "middle"))
@@ -180,10 +201,21 @@ def _axes(panel: Panel, title: Sequence[str], frame: _Frame, is_first: bool, wit
     return "".join(drawn)
 
 
+def _interval_bar(interval: float, frame: _Frame) -> str:
+    """As tall as an interval, beside the y axis."""
+    part, x = frame.y.parts[0], frame.left + _CAP + 1
+    middle = (part.start + part.end) / 2
+    half = abs(part.at(part.low + interval) - part.start)
+    bar = f"M{pixels(x)} {pixels(middle - half)}V{pixels(middle + half)}"
+    caps = "".join(f"M{pixels(x - _CAP)} {pixels(y)}h{pixels(2 * _CAP)}" for y in (middle - half, middle + half))
+    return element("path", tooltip(f"an interval of ±{interval:.2g}"), d=bar + caps, class_="bar")
+
+
 def _stretches(frame: _Frame) -> list[tuple[float, float]]:
     """From where to where the panel reaches: in two parts if its axis is broken."""
     inner = [(part.start - _EDGE, part.end + _EDGE) for part in frame.x.parts]
-    return [(max(a, frame.left), min(b, frame.right)) for a, b in inner]
+    inner[0] = frame.left, inner[0][1]
+    return [(a, min(b, frame.right)) for a, b in inner]
 
 
 def _drawn(panel: Panel, frame: _Frame, names: list[str]) -> Iterator[str]:

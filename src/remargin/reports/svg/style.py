@@ -44,6 +44,7 @@ _RULES: dict[str, dict[str, str]] = {
         "stroke-dasharray": "1 4",
         "stroke-linecap": "round",
     },
+    ".bar": {"stroke": "var(--soft)", "stroke-width": "1.5", "fill": "none"},
     ".band": {"fill": "currentColor", "fill-opacity": ".14", "stroke": "none"},
     ".edge": {"fill": "none", "stroke": "currentColor", "stroke-width": "1", "stroke-opacity": ".5"},
     ".mark": {"fill": "currentColor", "stroke": "var(--paper)", "stroke-width": "1"},
