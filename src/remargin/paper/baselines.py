@@ -24,6 +24,7 @@ from remargin.paper.compared import (
 from remargin.paper.dev_curves import DevCurve, dev_curve
 from remargin.paper.findings import ByTest
 from remargin.paper.published import published_baselines
+from remargin.paper.ranked import index_costs
 from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, BESIDE, DISTRIBUTED, UNTUNED, measured_runs, taught
 from remargin.reports.comparison import DAGGER
 from remargin.reports.sections import Section
@@ -114,6 +115,8 @@ def draw(results: Results, findings: ByTest[BaselineTable]) -> Section:
         for collection, by_collection in findings.collections()
     ]
     summary = [_summary(model, table) for model, table in findings.own.items()]
+    rows = {model: _rows(results, model) for model in findings.own}
+    tables += index_costs(results, {m: {s.name: [row.result] for s, row in rows[m].items()} for m in rows})
     settings = {"teacher": teacher, "bound": BOUND}
     return Section("baselines", "Baselines", summary, [*tables, _published()], [], settings, [])
 

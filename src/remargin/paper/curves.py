@@ -8,6 +8,7 @@ from functools import partial
 
 from remargin.paper.compared import resolution, resolution_text
 from remargin.paper.dev_curves import DevCurve, dev_curve
+from remargin.paper.ranked import validated
 from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED, whole_run
 from remargin.reports.figures import LineFigure, Panel, Series
 from remargin.reports.sections import Section
@@ -134,7 +135,7 @@ def _figure(results: Results, models: list[str], systems: Systems, name: str, ti
     return LineFigure(
         name,
         f"{title} over training",
-        f"{results.name}, dev: BM25's documents re-ranked. Dots mark maxima. {resolution_text(results.plan)}",
+        f"{validated(results)}. Dots mark maxima. {resolution_text(results.plan)}",
         [[panel(system, sizes, measure) for system, sizes in columns] for measure in (MEASURE, HITS)],
     )
 

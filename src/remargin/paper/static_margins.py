@@ -8,6 +8,7 @@ from typing import Any
 
 from remargin.paper.compared import resolution, resolution_text
 from remargin.paper.dev_curves import DevCurve, dev_curve
+from remargin.paper.ranked import validated
 from remargin.paper.systems import WITH, WITHOUT
 from remargin.reports.figures import LineFigure, Panel, Series
 from remargin.reports.sections import Section
@@ -142,8 +143,7 @@ def _figure(results: Results, models: list[str]) -> LineFigure:
     return LineFigure(
         "static-margins",
         "Effectiveness over the static margin",
-        f"{results.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.{below} "
-        f"{resolved}",
+        f"{validated(results)}, the best validation of each run. Dots mark maxima.{below} {resolved}",
         panels,
     )
 

@@ -24,6 +24,7 @@ from remargin.paper.compared import (
 from remargin.paper.dev_curves import DevCurve, dev_curve
 from remargin.paper.findings import ByTest
 from remargin.paper.published import published_variants, variants_source
+from remargin.paper.ranked import chosen_on, index_costs, ranking
 from remargin.paper.systems import BESIDE, DISTRIBUTED, PAPER, mean_and_deviation, measured_runs, over_seeds, untrained
 from remargin.reports.comparison import DAGGER
 from remargin.reports.figures import Figure, Scatter, scatter_of
@@ -135,7 +136,12 @@ def draw(results: Results, findings: ByTest[VariantTable]) -> Section:
     tables = [_table(results, by_model, collection) for collection, by_model in findings.collections()]
     figures: list[Figure] = [_scatter(results, model) for model in findings.own]
     summary = [line for model, table in findings.own.items() for line in _summary(model, table)]
+    tables += index_costs(results, {model: _runs(results, model) for model in findings.own})
     return Section("variants", "Variants", summary, [*tables, _published()], figures, _settings(results), [])
+
+
+def _runs(results: Results, model: str) -> dict[str, list[Result]]:
+    return {system.name: row.results for system, row in _rows(results, model).items()}
 
 
 def _rows(results: Results, model: str) -> dict[System, OverSeeds]:
@@ -283,7 +289,7 @@ def _summary(model: str, table: VariantTable) -> list[str]:
 
 
 def _notes(results: Results, collection: str) -> list[str]:
-    seeds = len(results.plan.seeds)
+    plan, seeds = results.plan, len(results.plan.seeds)
     spread = f" ± is the standard deviation over {seeds} seeds; each query counts with its mean over seeds."
     return [
         f"Bold: the best of the paper's targets for a backbone. {DAGGER} equivalent to it (paired TOST within {BOUND}, "
@@ -292,7 +298,8 @@ def _notes(results: Results, collection: str) -> list[str]:
         f"{SWEPT} with the sweep over margins or temperatures. Time, energy and triplets are those until the best "
         f"model by dev. {ENERGY} The choice of the learning rate, from one grid for every row, is not counted. Where "
         "triplets are 0, training never came above the model before it on dev, so that is what was measured.",
-        f"Test: exact full ranking of {collection}. Margin, temperature, learning rate and when to stop: dev.",
+        f"Test: {ranking(plan)} of {collection}. Margin, temperature, learning rate and when to stop: "
+        f"{chosen_on(plan)}.",
     ]
 
 

@@ -17,7 +17,8 @@ from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.model.tokenizer import TextSettings
 from remargin.reports.sections import FILE as SECTION
 from remargin.study.columns import Column, judgments_hash, require_distinct, stems, test_name, texts_hash
-from remargin.study.plan import Plan
+from remargin.study.first_stage import first_stage_hash
+from remargin.study.plan import DEV, EXACT, Plan
 
 FILE = "study.json"
 FORMAT = "remargin-study-1"
@@ -27,6 +28,7 @@ PAPERS_STUDY = "regime-paper"  # the study in the paper's regime, within the one
 GRIDS = ("margins", "temperatures", "teacher_scales")
 SPLITS = ("train", "dev", "test")
 OPTIONAL = ("zero_shot", "also_test")  # not every experiment needs them
+AS_BEFORE = {"validation_split": DEV, "index": EXACT}  # of the plan of a study that does not know them
 
 
 class StudyHeader(TypedDict):
@@ -43,6 +45,7 @@ class StudyHeader(TypedDict):
     also_test: NotRequired[list[str]]
     tested_on: NotRequired[dict[str, str]]
     triplets: NotRequired[str | None]
+    first_stage: NotRequired[str | None]
     plan: Annotated[dict[str, Any], FieldsOf(Plan)]
 
 
@@ -80,8 +83,13 @@ def describe(
     zero_shot: Sequence[Column],
     also_test: Sequence[Column],
     triplets: Path | None,
+    first_stage: Path | None,
 ) -> dict[str, Any]:
-    """What a study is about, as study.json has it. It reads the collection and the backbones once."""
+    """What a study is about, as study.json has it. It reads the collection and the backbones once.
+
+    Raises:
+        InputError: for a split without judgments, and for a first-stage run of other queries or documents.
+    """
     (data,) = column.parts
     models, lengths = {}, {}
     for name, path in backbones.items():
@@ -99,6 +107,7 @@ def describe(
         "also_test": [column.name for column in also_test],
         "tested_on": _judgments(zero_shot) | {test_name(c): h for c in also_test for h in _judgments([c]).values()},
         "triplets": None if triplets is None else triplets_hash(triplets),
+        "first_stage": None if first_stage is None else first_stage_hash(first_stage, data, plan.validation_split),
         "plan": plan.plain(),
     }
 
@@ -165,12 +174,15 @@ def _differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]
         different.append(f"data was {before['data']}, is {now['data']} now")
     hashed = ("judgments", "texts", "triplets")
     different += [f"other {name}" for name in hashed if now[name] != before.get(name, now[name])]
+    if now["first_stage"] != before.get("first_stage"):
+        different.append("another --first-stage")
     for name in OPTIONAL:
         if now[name] != (before.get(name) or now[name]):
             different.append(f"--{name.replace('_', '-')} was {' '.join(before[name])}, is {' '.join(now[name])} now")
     for name, value in now["plan"].items():
-        if before["plan"].get(name, value) != value:
-            different.append(f"{name} was {before['plan'][name]}, is {value} now")
+        was = before["plan"].get(name, AS_BEFORE.get(name, value))
+        if was != value:
+            different.append(f"{name} was {was}, is {value} now")
     by_name = {"models": "weights of", "lengths": "lengths or prefixes of", "tested_on": "judgments of"}
     for part, what in by_name.items():
         known = before.get(part, {})
