@@ -1,4 +1,4 @@
-"""The paper's table 3: all targets on each backbone, with what they cost; and four losses that the paper leaves out."""
+"""The paper's tables 1 and 3: the backbones; all targets on each of them, and four losses that the paper leaves out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from remargin.evaluation.comparison import Scores
+from remargin.paper.backbones import backbones_table
 from remargin.paper.compared import (
     BOUND,
     ENERGY,
@@ -137,7 +138,8 @@ def draw(results: Results, findings: ByTest[VariantTable]) -> Section:
     figures: list[Figure] = [_scatter(results, model) for model in findings.own]
     summary = [line for model, table in findings.own.items() for line in _summary(model, table)]
     tables += index_costs(results, {model: _runs(results, model) for model in findings.own})
-    return Section("variants", "Variants", summary, [*tables, _published()], figures, _settings(results), [])
+    tables += [_published(), backbones_table(results)]
+    return Section("variants", "Variants", summary, tables, figures, _settings(results), [])
 
 
 def _runs(results: Results, model: str) -> dict[str, list[Result]]:
