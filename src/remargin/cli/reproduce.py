@@ -246,7 +246,7 @@ def reproduce(
         remargin reproduce all --out study
     """
     import remargin
-    from remargin.paper.claims.table import checked_only
+    from remargin.paper.claims.table import told_only
     from remargin.paper.experiments import ALL, CLAIMS
     from remargin.paper.regimes import study_folder
     from remargin.reports.sections import Section
@@ -274,7 +274,7 @@ def reproduce(
             ALL,
             CLAIMS,
         ):  # the page has all claims
-            print_tables(map(checked_only, section.tables))
+            print_tables(map(told_only, section.tables))
         print()
     tell(f"wrote {made.page}")
     return {"out": out, "page": made.page, "sections": made.sections}
