@@ -13,7 +13,8 @@ from pathlib import Path
 
 from remargin.losses.softmax_margin import MARGIN_WEIGHT
 from remargin.paper import loss_geometry
-from remargin.reports.figures import Circle, LineFigure, Panel, Series
+from remargin.reports.circles import Circle
+from remargin.reports.figures import LineFigure, Panel, Series
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "pictures"

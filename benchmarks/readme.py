@@ -80,7 +80,7 @@ def zero_shot() -> str:
 
 def _cells(row: list[Cell]) -> list[Cell]:
     """nDCG@10 with its spread, and the time."""
-    _, _, ndcg, spread, _, _, time, _ = row
+    _, _, ndcg, spread, _, _, time, *_ = row
     return [Cell(f"{ndcg.text} ± {spread.text}" if spread.text else ndcg.text, ndcg.bold, ndcg.marks, ndcg.value), time]
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from remargin import InputError, report
+from remargin.reports.figures import LineFigure, Panel, Series
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table
 
@@ -27,6 +30,23 @@ def test_a_folder_of_sections_becomes_one_page(remargin: Any, results: Path, tmp
     page = out.read_text()
     assert page.index("<h2>Section a</h2>") < page.index("<h2>Section b</h2>")
     assert "<h1>remargin report</h1>" in page
+
+
+def test_figures_for_a_paper(remargin: Any, results: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    panel = Panel("", "step", "loss", [Series("ours", [1, 2], [0.5, 0.25])])
+    Section("c", "Section c", figures=[LineFigure("loss", "Loss", "", [[panel]])]).save(tmp_path / "results" / "c")
+    figures = tmp_path / "figures"
+    result = remargin("report", results, "--out", tmp_path / "report.html", "--figures", figures)
+    assert result.stdout.splitlines()[-1] == f"wrote {figures}: 1 figure, each as PDF, PNG, SVG and CSV"
+    assert sorted(path.name for path in (figures / "c").iterdir()) == ["loss.csv", "loss.pdf", "loss.png", "loss.svg"]
+
+
+def test_figures_without_matplotlib(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"PDF and PNG need Matplotlib; pip install 'remargin\[figures\]'"):
+        report([results], tmp_path / "report.html", figures=tmp_path / "figures")
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_folders_come_in_the_order_in_which_they_are_given(remargin: Any, results: Path, tmp_path: Path) -> None:

@@ -59,20 +59,30 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def second_node() -> Iterator[Callable[[], None]]:
-    """A cluster of two nodes with a CPU each, which this process is connected to; kills the second node."""
+def cluster() -> Iterator[Any]:
+    """A cluster of two nodes with a CPU each."""
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     cluster = Cluster()
     try:
         cluster.add_node(num_cpus=1, object_store_memory=STORE, include_dashboard=False)
-        second = cluster.add_node(num_cpus=1, object_store_memory=STORE)
-        ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
-        yield lambda: cluster.remove_node(second, allow_graceful=False)
+        cluster.add_node(num_cpus=1, object_store_memory=STORE)
+        yield cluster
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def connect(cluster: Any) -> None:
+    ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+
+
+@pytest.fixture
+def second_node(cluster: Any) -> Callable[[], None]:
+    """Kills the second node of a cluster that this process is connected to."""
+    connect(cluster)
+    return lambda: cluster.remove_node(cluster.list_all_nodes()[1], allow_graceful=False)
 
 
 class Watched(RayExecutor):
@@ -184,3 +194,32 @@ def test_a_second_run_does_what_the_killed_one_did_not(collection: Path, tiny_en
     assert len(kept) >= there
     encode(collection, folder, tmp_path / "one")
     assert same(tmp_path / "one", out)
+
+
+def test_a_cluster_that_is_running_is_used_by_its_address_and_left_as_it_was(
+    cluster: Any, collection: Path, tiny_encoder: Any, tmp_path: Path
+) -> None:
+    """By the commands, each a process of its own, and by a program."""
+    model, teacher = tmp_path / "model", tmp_path / "teacher"
+    BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean").save(model)
+    cross_encoder(tiny_encoder("bert")).save(teacher)
+    mined = ("mine", "--data", collection, "--model", model, "--negatives", "model")
+    taught = ("teach", "--data", collection, "--triplets", tmp_path / "mine-local", "--model", teacher)
+    verbs = [("encode", "--data", collection, "--model", model), mined, taught]
+    at = ("--ray-address", cluster.address, "--threads", "1")
+    for verb in verbs:
+        for engine, options in (("local", ("--threads", "1")), ("ray", at)):
+            out = tmp_path / f"{verb[0]}-{engine}"
+            command = [sys.executable, "-m", "remargin", *verb, "--out", out, "--engine", engine, *options]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+    with RayExecutor(cluster.address, threads=1) as executor:
+        encode(collection, model, tmp_path / "encode-here", executor=executor)
+    for other in ("ray", "here"):
+        assert same(tmp_path / "encode-local", tmp_path / f"encode-{other}")
+    for verb_name in ("mine", "teach"):
+        assert (tmp_path / f"{verb_name}-local").read_bytes() == (tmp_path / f"{verb_name}-ray").read_bytes()
+    assert not ray.is_initialized()
+    connect(cluster)  # which counts who connects to it
+    assert int.from_bytes(bytes.fromhex(ray.get_runtime_context().get_job_id()), "little") == len(verbs) + 2
+    assert sum(node["Alive"] for node in ray.nodes()) == 2

@@ -17,6 +17,7 @@ from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.loss_geometry import LOSSES, NEGATIVES, POSITIVE, QUERY, negative_pulls, resting_angle
 from remargin.paper.systems import ADAPTIVE, DISTRIBUTED
 from remargin.paper.target_evolution import WINDOW
+from remargin.reports.figures import LineFigure
 from remargin.study.results import HITS, MEASURE, Results
 from remargin.study.systems import STATIC_IN_BATCH, choose, sweep
 from remargin.study.targets import TargetLog, read_targets, rolling_mean
@@ -58,6 +59,20 @@ def test_a_negative_rests_where_nothing_pulls_it() -> None:
     for label in NEGATIVES:
         rest = resting_angle(LOSSES["static 1.0"], label)
         assert negative_pulls(LOSSES["static 1.0"], {**NEGATIVES, label: rest})[label] == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["static-margins", "adaptive-margins", "distributed-margins"])
+def test_axes_show_what_the_queries_can_resolve(study_folder: Path, name: str) -> None:
+    study = Results.open(study_folder, say=silent)
+    (figure,) = EXPERIMENTS[name].section(study).figures
+    assert isinstance(figure, LineFigure)
+    count = study.plan.validation_queries
+    assert f"a mean over {count:,} queries" in figure.caption
+    for row in figure.rows:
+        values = [y for panel in row for series in panel.series for y in series.y if y is not None]
+        shown = [value for value in values if value >= (row[0].floor or 0)]
+        widest = max(1.959964 * (value * (1 - value) / count) ** 0.5 for value in shown)
+        assert [panel.interval for panel in row] == [pytest.approx(min(widest, 0.5)) if widest else None] * len(row)
 
 
 def test_the_static_figure_has_the_best_validation_of_every_run(study_folder: Path) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from remargin.files.ledger import Ledger
-from remargin.reports.figures import Arrow, Circle, CirclePanel, LineFigure, Panel, Point, Scatter, Series
+from remargin.reports.circles import Arrow, Circle, CirclePanel
+from remargin.reports.figures import LineFigure, Panel, Point, Scatter, Series
 from remargin.reports.run_files import write_config, write_report
 from remargin.reports.sections import Section
 from remargin.reports.tables import MISSING, Block, Cell, Table, number

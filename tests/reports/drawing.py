@@ -6,10 +6,8 @@ from collections.abc import Callable
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from remargin.reports.circles import Arrow, Circle, CirclePanel, Sector
 from remargin.reports.figures import (
-    Arrow,
-    Circle,
-    CirclePanel,
     Figure,
     LineFigure,
     Panel,
@@ -79,7 +77,7 @@ def resolution(panel: Element, axis: str) -> float:
 def circle() -> Circle:
     points = {"q": 90.0, "d+": 45.0, "d-1": -15.0, "d-2": 143.0, "d-3": -96.0}
     moved = [Arrow("d-1", -15, end=-45), Arrow("d-2", 143, end=225), Arrow("d-3", -96, end=-350)]
-    pulled = [Arrow("d-1", -15, pull=-0.4), Arrow("d-2", 143, pull=0.1), Arrow("d-3", -96, pull=0.0)]
-    return Circle(
-        "pull", "Pulls", "", [CirclePanel("static", points, moved, {"d-1": -45}), CirclePanel("grad", points, pulled)]
-    )
+    still = [Arrow("d-1", -15, end=-17), Arrow("d-2", 143, end=143)]
+    sectors = [Sector("target of d-1", 182, 358), Sector("target of d-2", 164, 376)]
+    panels = [CirclePanel("static", points, moved, {"d-1": -45}), CirclePanel("spread", points, still, {}, sectors)]
+    return Circle("targets", "Targets", "", panels)

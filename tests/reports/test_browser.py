@@ -106,7 +106,7 @@ def test_a_figure_opens_alone(browser: Any, tmp_path: Path, scheme: str) -> None
         file.write_text(figure.svg(standalone=True), encoding="utf-8")
         page.goto(file.as_uri())
         paper = page.evaluate("getComputedStyle(document.querySelector('.paper')).fill")
-        ink = page.evaluate("getComputedStyle(document.querySelector('.heading')).fill")
+        ink = page.evaluate("getComputedStyle(document.querySelector('text')).fill")
         assert (sum(channels(paper)) > 3 * 128) == (scheme == "light")
         assert contrast(ink, paper) >= 7
     context.close()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from xml.etree import ElementTree
 
 import pytest
 
-from remargin.reports.figures import (
-    Arrow,
-    Circle,
-    CirclePanel,
-)
+from remargin.reports.circles import Arrow, Circle, CirclePanel
 
 from .drawing import circle, having, panels
 
@@ -38,7 +35,7 @@ def test_points_are_on_the_circle_at_their_angles() -> None:
 
 
 def test_arrows_end_where_they_should_and_turn_the_right_way() -> None:
-    static, grad = panels(circle())
+    static, spread = panels(circle())
     for arrow, given_ in zip(having(static, "arrow"), circle().panels[0].arrows, strict=True):
         tip = arrow.find("polygon").get("points", "").split()[0]  # type: ignore[union-attr]
         x, y = map(float, tip.split(","))
@@ -49,24 +46,33 @@ def test_arrows_end_where_they_should_and_turn_the_right_way() -> None:
         large, sweep = numbers[5], numbers[6]
         assert sweep == ("0" if given_.end > given_.start else "1")  # 1 is clockwise on the screen
         assert large == ("1" if abs(given_.end - given_.start) > 180 else "0")
-    reach = []
-    for arrow, given_ in zip(having(grad, "arrow"), circle().panels[1].arrows, strict=True):
-        head = arrow.find("polygon")
-        if head is None:
-            assert given_.pull == 0
-            continue
-        x, y = map(float, head.get("points", "").split()[0].split(","))
-        reach.append((angle(x, y) - given_.start + 180) % 360 - 180)
-    edge = (reach[1] * 4 + reach[0]) / 3  # a pull of -0.4 and one of 0.1, both from the edge of their point
-    assert 0 < edge < 8
-    assert reach[0] < 0 < reach[1]
-    assert (reach[0] + edge) / (reach[1] - edge) == pytest.approx(-4, rel=0.01)
-    titles = [arrow.findtext("title") for arrow in having(grad, "arrow")]
-    assert titles == [
-        "d-1 is pulled with 0.4 clockwise",
-        "d-2 is pulled with 0.1 anticlockwise",
-        "d-3 is not pulled",
-    ]
+    titles = [arrow.findtext("title") for arrow in having(spread, "arrow")]
+    assert titles == ["d-1 moves 2° clockwise", "d-2 does not move"]
+    assert [len(arrow.findall("polygon")) for arrow in having(spread, "arrow")] == [1, 0]
+
+
+def test_sectors_have_their_angles_and_cover_each_other() -> None:
+    _, spread = panels(circle())
+    for path, sector in zip(having(spread, "sector"), circle().panels[1].sectors, strict=True):
+        shape = re.fullmatch(r"M0 0L(\S+) (\S+)A(\S+) \3 0 ([01]) 0 (\S+) (\S+)Z", path.get("d", ""))
+        assert shape is not None
+        x0, y0, radius, large, x1, y1 = map(float, shape.groups())
+        assert same_angle(angle(x0, y0), sector.start)
+        assert same_angle(angle(x1, y1), sector.end)
+        assert large == (sector.end - sector.start > 180)
+        assert math.hypot(x0, y0) == pytest.approx(radius, abs=0.02)
+    assert len(having(spread, "sector")) == 2
+
+
+def test_it_fits_a_column() -> None:
+    four = Circle("n", "", "", [CirclePanel("distributed, stopped target", {"q": 90, "d-1": 0})] * 4)
+    for width, rows in ((760, 2), (360, 2), (200, 4)):
+        drawn = ElementTree.fromstring(four.svg(width=width))
+        assert float(drawn.get("width", "")) <= width
+        places = {panel.get("transform", "").split()[1] for panel in having(drawn, "panel")}
+        assert len(places) == rows
+    lines = [text.text for text in having(ElementTree.fromstring(four.svg(width=360)), "strong")]
+    assert lines[:2] == ["target", "distributed, stopped"]  # from below
 
 
 def test_arrows_that_would_cover_each_other_are_apart() -> None:

@@ -15,10 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remargin.reports.circles import Arrow, Circle, CirclePanel, Sector
 from remargin.reports.figures import (
-    Arrow,
-    Circle,
-    CirclePanel,
     Figure,
     LineFigure,
     Panel,
@@ -292,7 +290,7 @@ def figures() -> list[Figure]:
     series = Series("a", [1, 2, 3], [0.5, None, 1 / 3], [0.1, None, 0.2], [0.9, None, 0.4])
     named = Series(HOSTILE, [1, 2.5], [0.1, 0.2])
     rows = [[Panel(HOSTILE, HOSTILE, HOSTILE, [series, named], mark_maxima=True, gap=(1.5, 2.0))]]
-    hostile = CirclePanel(HOSTILE, {HOSTILE: 10}, [Arrow(HOSTILE, 10, pull=2)], {HOSTILE: 20})
+    hostile = CirclePanel(HOSTILE, {HOSTILE: 10}, [Arrow(HOSTILE, 10, 30)], {HOSTILE: 20}, [Sector(HOSTILE, 5, 9)])
     return [LineFigure("lines", HOSTILE, HOSTILE, rows), scatter(), circle(), Circle("c", HOSTILE, HOSTILE, [hostile])]
 
 
@@ -314,8 +312,9 @@ def test_svg_is_well_formed_safe_and_described(figure: Figure) -> None:
     alone = ElementTree.fromstring(figure.svg(standalone=True))
     assert alone.tag == "{http://www.w3.org/2000/svg}svg"
     assert ".remargin-figure" in (alone.findtext("{*}style") or "")
-    heading = [e.text or "" for e in alone.iter() if e.get("class") == "heading"]
-    assert heading[0][:20] == " ".join(figure.title.split())[:20]
+    assert alone.findtext("{*}title") == figure.title
+    shown = [e.text for e in alone.findall(".//{*}text")]
+    assert shown == [e.text for e in root.iter("text")]  # no heading of its own
 
 
 def test_hostile_text_is_shown_as_it_is() -> None:
@@ -365,8 +364,8 @@ def test_numpy_numbers_become_plain() -> None:
         (lambda: LineFigure("n", "", "", [[]]), "n: a row without panels"),
         (lambda: LineFigure("n", "", "", [[Panel("", "", "a", []), Panel("", "", "b", [])]]), "share their y axis"),
         (lambda: Point(math.nan, 1, "q1"), "q1: a score that is not a number"),
-        (lambda: Arrow("d", 0), "d: an arrow has an end or a pull"),
-        (lambda: Arrow("d", 0, end=1, pull=1), "d: an arrow has an end or a pull"),
+        (lambda: Sector("t", 9, 5), "t: a sector from 9° to 5°"),
+        (lambda: Sector("t", 0, math.nan), "t: a sector from 0° to nan°"),
         (lambda: Arrow("d", 0, end=400), "d: an arrow around the whole circle"),
         (lambda: Arrow("d", math.inf, end=400), "d: an arrow with a number that is none"),
         (lambda: Circle("c", "", "", []), "c: no panels"),

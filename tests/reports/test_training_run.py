@@ -289,3 +289,25 @@ def test_the_columns_are_those_that_fit_writes() -> None:
     read = {"step", "loss", "explicit_mean", "spread", "validation", *SPEEDS}
     read |= {f"{what}_{edge}" for what in ("target", "margin") for edge in ("mean", "min", "max")}
     assert read <= set(COLUMNS)
+
+
+def test_truncated_vectors_have_a_table_and_a_figure(make_run: MakeRun) -> None:
+    mean = {"nDCG@10": {"mean": 0.5, "low": 0.4, "high": 0.6}}
+    outcome = {"split": "test", "ranked": "ranked in full (60 documents)", "queries": 9}
+    outcome |= {"systems": dict.fromkeys(("before", "after", "gain"), mean)}
+    over = {"measure": "nDCG@10", "dims": [32, 16, 4], "before": [0.5, 0.4, 0.1], "after": [0.6, 0.6, 0.3]}
+    plain = run_section(make_run("plain", {**REPORT, "outcome": outcome}))
+    section = run_section(make_run("faq", {**REPORT, "outcome": {**outcome, "dims": over}}))
+    [table] = [table for table in section.tables if table not in plain.tables]
+    assert [[cell.text for cell in row] for row in table.blocks[0].rows] == [
+        ["32", "0.500", "0.600", "100%"],
+        ["16", "0.400", "0.600", "100%"],
+        ["4", "0.100", "0.300", "50%"],
+    ]
+    assert table.notes == ["9 test queries, ranked in full (60 documents)."]
+    before, after = lines(section)["dims"].panels[0].series
+    assert (before.x, before.y, after.y) == ([4, 16, 32], [0.1, 0.4, 0.5], [0.3, 0.6, 0.6])
+    assert "Truncated vectors" in page_text([section], "a page")
+    folder = make_run("short", {**REPORT, "outcome": {**outcome, "dims": {**over, "after": [0.6]}}})
+    with pytest.raises(InputError, match=r"report\.json: .*not as many values as dimensions"):
+        run_section(folder)

@@ -101,3 +101,22 @@ def test_rankings_are_as_deep_as_searches_rank(weight: float | None, beir: Path,
 def _scaled(ranking: dict[str, float]) -> dict[str, float]:
     low, high = min(ranking.values()), max(ranking.values())
     return {document: (score - low) / (high - low) if high > low else 1.0 for document, score in ranking.items()}
+
+
+def test_truncated_vectors_are_measured_at_each_trained_dimension(beir: Path, model: BiEncoder) -> None:
+    """As an encoder measures that truncates by itself, though texts are encoded once."""
+    validator = Validator.of(Collection.load(beir, "test"), model, FitSettings())
+    trained = BiEncoder.from_pretrained(model.name)
+    assert Outcome.measure(validator, model, trained, None, None).dims is None
+    trained.trained_dims = (4, trained.dimension, 2)
+    outcome = Outcome.measure(validator, model, trained, None, None)
+    over = outcome.plain()["dims"]
+    assert (over["measure"], over["dims"]) == ("nDCG@10", [trained.dimension, 4, 2])
+    for place, dims in enumerate(over["dims"]):
+        cut = BiEncoder.from_pretrained(model.name, dims=dims)
+        assert over["after"][place] == pytest.approx(validator.evaluate(cut).means["nDCG@10"], abs=1e-6)
+    assert over["before"] == over["after"]
+    assert over["after"][0] == pytest.approx(outcome.mean("after", "nDCG@10").mean)
+    assert len({round(value, 4) for value in over["after"]}) > 1
+    [line] = [line for line in outcome.lines() if "truncated" in line]
+    assert f"2 numbers {over['before'][2]:.3f} and {over['after'][2]:.3f}." in line

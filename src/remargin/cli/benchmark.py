@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import BOUND, Config, Pooling, Similarity, SkipBad, Threads, model_names
+from remargin.cli.options import BOUND, Config, Dims, Pooling, Similarity, SkipBad, Threads, model_names
 from remargin.cli.screen import print_tables, table_data
 from remargin.progress import say, tell
 
@@ -47,6 +47,7 @@ def benchmark(
     bound: Annotated[float, typer.Option(help=BOUND)] = 0.05,
     pooling: Pooling = None,
     similarity: Similarity = None,
+    dims: Dims = None,
     skip_bad: SkipBad = False,
     overwrite: Annotated[bool, typer.Option(help="Measure everything again, and replace earlier results.")] = False,
     threads: Threads = None,
@@ -70,6 +71,7 @@ def benchmark(
         bound,
         pooling,
         similarity,
+        dims,
         skip_bad,
         overwrite,
         say,

@@ -15,6 +15,7 @@ from remargin.cli.options import (
     PRECISION,
     Config,
     Data,
+    Dims,
     DocumentLength,
     DocumentPrefix,
     Overwrite,
@@ -59,6 +60,7 @@ def index(
     document_prefix: DocumentPrefix = None,
     pooling: Pooling = None,
     similarity: Similarity = None,
+    dims: Dims = None,
     coding: Annotated[
         str | None, typer.Option(help="exact: quantisation of the vectors to search, int8 (scalar) or binary.")
     ] = None,
@@ -121,6 +123,7 @@ def index(
         document_prefix=document_prefix,
         pooling=pooling,
         similarity=similarity,
+        dims=dims,
         coding=coding,  # type: ignore[arg-type]
         over_fetch=over_fetch,
         factory=factory,

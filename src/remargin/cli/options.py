@@ -143,6 +143,7 @@ DOCUMENT_PREFIX = "Text to put before every document, such as 'passage: '."
 OF_THE_MODEL = "the model's own"
 POOLING = "Pooling of the encoder's token vectors: cls, mean, last (of decoders), cls+linear or cls+pooler."
 SIMILARITY = "Similarity that the encoder's vectors are made for: cosine or dot."
+DIMS = "Dimension to truncate vectors to, before they are brought to unit length; best one that `fit --dims` trained."
 PRECISION = "Numeric precision of computing: auto (bf16 on a GPU, 32 on a CPU), 32 or bf16."
 HYBRID = "Fusion with BM25: auto (if dev says that it is better), on, off, or the encoder's weight, 0 to 1."
 LANGUAGE = (
@@ -170,6 +171,7 @@ QueryPrefix = Annotated[str | None, typer.Option(help=QUERY_PREFIX, show_default
 DocumentPrefix = Annotated[str | None, typer.Option(help=DOCUMENT_PREFIX, show_default=OF_THE_MODEL)]
 Pooling = Annotated[str | None, typer.Option(help=POOLING, show_default=OF_THE_MODEL)]
 Similarity = Annotated[str | None, typer.Option(help=SIMILARITY, show_default=OF_THE_MODEL)]
+Dims = Annotated[int | None, typer.Option(min=1, metavar=INT, help=DIMS, show_default="all of the model's")]
 PassageLength = Annotated[
     str,
     typer.Option(

@@ -24,6 +24,14 @@ def report(
     title: Annotated[
         str | None, typer.Option(help="Title of the page.", show_default="that of the only section, or remargin report")
     ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the figures as PDF, PNG (300 dpi), SVG and CSV, sized for a paper of two columns. Needs "
+            "Matplotlib.",
+            show_default="none",
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     config: Config = None,
 ) -> dict[str, Any]:
@@ -31,10 +39,11 @@ def report(
 
     Examples:
         remargin report runs/faq --out report.html
+        remargin report runs/study --out study.html --figures paper/figures
     """
     import remargin
 
-    sections = remargin.report(folders, out, title, overwrite)
+    sections = remargin.report(folders, out, title, overwrite, figures)
     counts = {
         "section": len(sections),
         "table": sum(len(section.tables) for section in sections),
@@ -42,4 +51,7 @@ def report(
     }
     many = ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
     tell(f"wrote {out}: {many}, {out.stat().st_size / 1000:,.0f} kB")
+    if figures is not None:
+        many = f"{counts['figure']:,} figure{'' if counts['figure'] == 1 else 's'}"
+        tell(f"wrote {figures}: {many}, each as PDF, PNG, SVG and CSV")
     return {"out": out, **{f"{what}s": count for what, count in counts.items()}}

@@ -11,6 +11,7 @@ from remargin.cli.options import (
     MODEL,
     RUN_FILE,
     Config,
+    Dims,
     DocumentLength,
     DocumentPrefix,
     Overwrite,
@@ -48,6 +49,7 @@ def rerank(
     document_prefix: DocumentPrefix = None,
     pooling: Pooling = None,
     similarity: Similarity = None,
+    dims: Dims = None,
     passage_length: PassageLength = "auto",
     passage_overlap: PassageOverlap = None,
     threads: Threads = None,
@@ -76,6 +78,7 @@ def rerank(
         document_prefix=document_prefix,
         pooling=pooling,
         similarity=similarity,
+        dims=dims,
         passage_length=passage_length,
         passage_overlap=passage_overlap,
     )

@@ -13,6 +13,7 @@ from remargin.cli.options import (
     MODEL,
     RUN_FILE,
     Config,
+    Dims,
     DocumentLength,
     DocumentPrefix,
     Overwrite,
@@ -59,6 +60,7 @@ def search(
     document_prefix: DocumentPrefix = None,
     pooling: Pooling = None,
     similarity: Similarity = None,
+    dims: Dims = None,
     passage_length: PassageLength = "auto",
     passage_overlap: PassageOverlap = None,
     threads: Threads = None,
@@ -89,6 +91,7 @@ def search(
         document_prefix=document_prefix,
         pooling=pooling,
         similarity=similarity,
+        dims=dims,
         passage_length=passage_length,
         passage_overlap=passage_overlap,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,6 +75,17 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     mean, error, freedom = _estimate(_checked(values))
     reach = float(stdtrit(freedom, (1 + confidence) / 2)) * error
     return Interval(mean, mean - reach, mean + reach)
+
+
+def widest_interval(mean: float, count: int) -> float:
+    """Half the width of a 95% confidence interval of a mean of `count` values between 0 and 1, at its widest.
+
+    No values with this mean vary more than zeros and ones do, so the interval of any measure is at most that of a rate.
+
+    >>> round(widest_interval(0.9, 500), 3), widest_interval(1.0, 500)
+    (0.026, 0.0)
+    """
+    return NormalDist().inv_cdf(0.975) * math.sqrt(mean * (1 - mean) / count)
 
 
 def difference_interval(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Interval:

@@ -84,10 +84,7 @@ class BiEncoder(nn.Module):
         self.pooling: Pooling = pooling
         self.projection = projection
         self.similarity: Similarity = similarity
-        if dims is not None and not 1 <= dims <= self._whole_dimension:
-            problem = f"dims is {dims}: the model's vectors have {self._whole_dimension} numbers"
-            raise InputError(problem, do=f"use 1 to {self._whole_dimension}")
-        self.dims = dims
+        self.dims = None if dims is None else self._checked_dims(dims)
         self.trained_dims: tuple[int, ...] = ()  # by a `MatryoshkaLoss`, if it was
         self.query_length = checked_length("query", query_length, backbone)
         self.document_length = checked_length("document", document_length, backbone)
@@ -176,15 +173,25 @@ class BiEncoder(nn.Module):
     @property
     def dimension(self) -> int:
         """How long the vectors are."""
-        return self.dims or self._whole_dimension
+        return self.dims or self.whole_dimension
 
     @property
-    def _whole_dimension(self) -> int:
+    def whole_dimension(self) -> int:
         """How long the vectors are before they are truncated."""
         if self.projection is not None:
             return self.projection.out_features
         config: Any = self.backbone.config
         return int(config.hidden_size)
+
+    def truncate(self, dims: int) -> None:
+        """From now on, truncate vectors to so many numbers, before they are brought to unit length."""
+        self.dims = self._checked_dims(dims)
+
+    def _checked_dims(self, dims: int) -> int:
+        if not 1 <= dims <= self.whole_dimension:
+            problem = f"dims is {dims}: the model's vectors have {self.whole_dimension} numbers"
+            raise InputError(problem, do=f"use 1 to {self.whole_dimension}")
+        return dims
 
     @property
     def device(self) -> torch.device:

@@ -58,6 +58,11 @@ class TwoEncoders(BiEncoder):
         queries = BiEncoder.from_pretrained(names[0], **options, side="queries")
         return cls(queries, BiEncoder.from_pretrained(names[1], **options, side="documents"))
 
+    def truncate(self, dims: int) -> None:
+        """Truncate the vectors of both encoders."""
+        super().truncate(dims)
+        self.queries.truncate(dims)
+
     @property
     def of_queries(self) -> BiEncoder:
         """The encoder of queries."""

@@ -42,7 +42,7 @@ from remargin.paper.zero_shot_table import (
 from remargin.progress import tell
 from remargin.reports.sections import Section
 from remargin.reports.tables import Table
-from remargin.retrieval.encoders import given_texts
+from remargin.retrieval.encoders import given_texts, warn_untrained
 from remargin.retrieval.searching import search
 from remargin.study.columns import Column, file_name, find_column, judgments_hash, require_distinct, stems
 from remargin.study.hardware import hardware
@@ -107,6 +107,7 @@ def benchmark(
     bound: float = 0.05,
     pooling: str | None = None,
     similarity: str | None = None,
+    dims: int | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
     say: Callable[[str], None] = tell,
@@ -125,6 +126,7 @@ def benchmark(
         reference: the published row for the TOST over data sets; without, TAS-B if it has enough of the columns.
         bound: the largest difference that does not matter.
         pooling, similarity: of all encoders, instead of what their folders say.
+        dims: truncate the vectors of all encoders to so many numbers.
         skip_bad: set bad input aside, and count it.
         overwrite: measure all again.
         say: gets a line for people after each measurement.
@@ -161,7 +163,7 @@ def benchmark(
         for column in all_columns
         for part in column.parts
     }
-    systems = _systems(model, bm25, given_texts(None, None, None, None, pooling, similarity))
+    systems = _systems(model, bm25, given_texts(None, None, None, None, pooling, similarity, dims))
     work = list(_plan(systems, all_columns, out / "scores", judgments, measures))
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
@@ -210,10 +212,13 @@ def _systems(models: Mapping[str, str | Path], bm25: bool, used: Mapping[str, An
     systems = [_System(BM25)] if bm25 else []
     for label, name in models.items():
         model = load_model(name, lengths=PAPER_LENGTHS, **used)
+        if isinstance(model, BiEncoder) and model.dims is not None:
+            warn_untrained(model.name, model.dims, model.whole_dimension, model.trained_dims)
         settings = {
             "index": "exact",
             "fingerprint": model.fingerprint(),
             **asdict(model.text_settings),
+            "dims": used.get("dims"),
         }
         folder = Path(name)
         systems.append(_System(label, model, folder.absolute().name if folder.is_dir() else str(name), settings))

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from remargin.evaluation.comparison import ComparedRun, Scores, compare_scores
+from remargin.evaluation.significance import widest_interval
 from remargin.paper.systems import PAPER
 from remargin.reports.tables import MISSING, Cell
+from remargin.study.plan import Plan
 from remargin.study.results import MEASURE, RECALL, Results
 from remargin.study.systems import System, choose
 
@@ -97,6 +99,20 @@ def energy_cell(joules: float | None, marks: str = "") -> Cell:
         return MISSING
     hours = joules / 3600
     return Cell(f"{hours:.1f} Wh" if hours < 1000 else f"{hours / 1000:.2f} kWh", marks=marks, value=joules)
+
+
+def resolution(means: Iterable[float], plan: Plan) -> float | None:
+    """Half the width of the 95% interval of a validation, at its widest; None if all are 0 or 1."""
+    widest = max((widest_interval(mean, plan.validation_queries) for mean in means), default=0.0)
+    return min(widest, 0.5) or None
+
+
+def resolution_text(plan: Plan) -> str:
+    """What the bar of that width is, for captions."""
+    return (
+        f"The bar beside a y axis is as tall as the 95% confidence interval of a mean over {plan.validation_queries:,} "
+        "queries can be, and no axis is shorter than two of them."
+    )
 
 
 def at_edges(results: Results, model: str, systems: Iterable[System]) -> list[str]:

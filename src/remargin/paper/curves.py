@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from remargin.paper.compared import resolution, resolution_text
 from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED, whole_run
 from remargin.reports.figures import LineFigure, Panel, Series
 from remargin.reports.sections import Section
@@ -139,6 +140,10 @@ def _figure(results: Results, models: list[str], systems: Systems, name: str, ti
     runs = {(model, system): _runs(results, model, system) for model in models for system in systems}
     sizes = _sizes(results.plan)
     columns = [(system, sizes) for system in systems] if len(systems) > 1 else [(systems[0], [size]) for size in sizes]
+    shown = [values for by_size in runs.values() for run in by_size.values() for _, values in run.trained]
+    intervals = {
+        measure: resolution([values[measure] for values in shown], results.plan) for measure in (MEASURE, HITS)
+    }
 
     def panel(system: System, sizes: list[int], measure: str) -> Panel:
         series = []
@@ -148,13 +153,13 @@ def _figure(results: Results, models: list[str], systems: Systems, name: str, ti
                 label = ", ".join(([model] if len(models) > 1 else []) + [f"B = {size}"])
                 seen = [step * size for step, _ in curve]
                 series.append(Series(label, seen, [values[measure] for _, values in curve]))
-        heading = system.name if len(sizes) > 1 else f"{system.name}, B = {sizes[0]}"
-        return Panel(heading, "triplets seen", measure, series, mark_maxima=True)
+        heading = system.name if len(sizes) > 1 else f"B = {sizes[0]}"
+        return Panel(heading, "triplets seen", measure, series, mark_maxima=True, interval=intervals[measure])
 
     return LineFigure(
         name,
         f"{title} over training",
-        f"{results.name}, dev: BM25's documents re-ranked. Dots mark maxima.",
+        f"{results.name}, dev: BM25's documents re-ranked. Dots mark maxima. {resolution_text(results.plan)}",
         [[panel(system, sizes, measure) for system, sizes in columns] for measure in (MEASURE, HITS)],
     )
 

@@ -1,4 +1,4 @@
-"""The paper's figure 2: where each target pulls the negatives, from the gradients of the losses themselves."""
+"""The paper's figure 2: the targets of each loss, and where it moves negatives, from the gradients of the losses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remargin.losses.margin import MarginLoss
-from remargin.reports.figures import Arrow, Circle, CirclePanel
+from remargin.reports.circles import Arrow, Circle, CirclePanel, Sector
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
@@ -29,44 +29,81 @@ LOSSES: dict[str, MarginLoss] = {
 
 @dataclass(frozen=True)
 class Geometry:
-    """What a loss does to each negative: how strongly it pulls, and at which angle the negative comes to rest."""
+    """What a loss does to each negative.
+
+    Attributes:
+        pulls: how strongly it pulls each negative, see `negative_pulls`.
+        rests: the angle at which each negative comes to rest.
+        targets: the targets that hold for every negative, by what they come from; none if each has its own.
+    """
 
     pulls: Mapping[str, float]
     rests: Mapping[str, float]
+    targets: Mapping[str, float]
 
 
 def findings(results: Results | None = None) -> Mapping[str, Geometry]:
     """The geometry of each loss. Needs no results: a query, a positive and three negatives on the unit circle."""
     return {
-        name: Geometry(negative_pulls(loss, NEGATIVES), {label: resting_angle(loss, label) for label in NEGATIVES})
+        name: Geometry(
+            negative_pulls(loss, NEGATIVES), {label: resting_angle(loss, label) for label in NEGATIVES}, targets(loss)
+        )
         for name, loss in LOSSES.items()
     }
 
 
 def draw(results: Results | None, findings: Mapping[str, Geometry]) -> Section:
-    """Arrows on the unit circle, and the pulls as a table."""
+    """Targets and resting places on the unit circle, and the pulls as a table."""
     points = {"q": QUERY, "d+": POSITIVE, **NEGATIVES}
     panels, rows = [], []
     for name, geometry in findings.items():
-        arrows = [Arrow(label, NEGATIVES[label], pull=pull) for label, pull in geometry.pulls.items()]
-        panels.append(CirclePanel(name, points, arrows, dict(geometry.rests)))
-        rows.append([Cell(name), *(number(geometry.pulls[label]) for label in NEGATIVES)])
+        arrows = [Arrow(label, NEGATIVES[label], rest) for label, rest in geometry.rests.items()]
+        sectors = [_sector(label, target) for label, target in geometry.targets.items()]
+        panels.append(CirclePanel(name, points, arrows, dict(geometry.rests), sectors))
+        pulls = [number(geometry.pulls[label]) for label in NEGATIVES]
+        rows.append([Cell(name), *pulls, *(number(geometry.rests[label], 0) for label in NEGATIVES)])
     caption = (
-        "A query, a positive and three negatives of one batch on the unit circle. An arrow is the negative gradient of "
-        "the loss along the circle, to scale; a green dot is where that negative would come to rest if only it moved."
+        "A query, a positive and three negatives of one batch on the unit circle. On the edges of a green sector the "
+        "margin equals a target: one for all negatives if it is static, one from each negative of the batch if they "
+        "are distributed; the darker, the more of them are met. An arrow follows the gradient of the loss to the green "
+        "dot where that negative comes to rest if only it moves."
     )
-    figure = Circle("loss-geometry", "What each target pulls where", caption, panels)
+    figure = Circle("loss-geometry", "The targets, and where they move negatives", caption, panels)
     table = Table(
-        "Pull on each negative",
-        ["target", *NEGATIVES],
+        "Pull on each negative, and where it rests",
+        ["target", *NEGATIVES, *(f"{label} rests at" for label in NEGATIVES)],
         [Block("", rows)],
-        ["Minus the derivative of the loss by the negative's angle, in radians. Above 0: anticlockwise."],
+        [
+            "Pull: minus the derivative of the loss by the negative's angle, in radians. Above 0: anticlockwise. "
+            f"Angles in degrees; the query is at {QUERY:.0f}°, the positive at {POSITIVE:.0f}°."
+        ],
     )
     summary = [
         "A static target pushes every negative towards the same distance from the query. Adaptive targets ask less of "
-        "a negative that is unlike the positive. Distributed targets hold a margin against all negatives' targets."
+        "a negative that is unlike the positive. Distributed targets hold every margin against the targets of all "
+        "negatives: a distribution, whose mean decides where a negative rests if its gradient is stopped."
     ]
     return Section("loss-geometry", "Loss geometry", summary, [table], [figure], {"angles": NEGATIVES}, [])
+
+
+def targets(loss: MarginLoss) -> dict[str, float]:
+    """The targets that hold for every negative: a static one, or those of the batch.
+
+    >>> targets(MarginLoss(0.5)), targets(MarginLoss("adaptive")), list(targets(MarginLoss("distributed")))
+    ({'all negatives': 0.5}, {}, ['d-1', 'd-2', 'd-3'])
+    """
+    if isinstance(loss.target, float):
+        return {"all negatives": loss.target}
+    if loss.target == "adaptive":
+        return {}
+    return {label: (1 + math.cos(math.radians(angle - POSITIVE))) / 2 for label, angle in NEGATIVES.items()}
+
+
+def _sector(label: str, target: float) -> Sector:
+    """All places of a negative whose margin is at least the target."""
+    relevance = math.cos(math.radians(QUERY - POSITIVE)) - target  # of a negative whose margin equals it
+    away = math.degrees(math.acos(relevance))
+    return Sector(f"margin above the target of {label}", QUERY + away, QUERY + 360 - away)
 
 
 def negative_pulls(loss: MarginLoss, negatives: Mapping[str, float]) -> dict[str, float]:

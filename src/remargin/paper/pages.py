@@ -14,7 +14,9 @@ from remargin.paper.regimes import side_by_side, study_folder, titled
 from remargin.paper.running import sections_of
 from remargin.reports.collect import sections_in, studies_in
 from remargin.reports.page import write_page
+from remargin.reports.printing import write_figures
 from remargin.reports.sections import Section
+from remargin.reports.svg.printed import require_matplotlib
 from remargin.study.files import is_packed
 from remargin.study.header import is_study
 from remargin.study.plan import PAPERS, REGIMES
@@ -22,7 +24,11 @@ from remargin.study.results import Results
 
 
 def report(
-    folders: Sequence[str | Path], out: str | Path, title: str | None = None, overwrite: bool = False
+    folders: Sequence[str | Path],
+    out: str | Path,
+    title: str | None = None,
+    overwrite: bool = False,
+    figures: str | Path | None = None,
 ) -> list[Section]:
     """Make one HTML page of experiments and training runs: tables, figures and settings, without any other file.
 
@@ -31,13 +37,16 @@ def report(
             drawn from its results.
         out: the page.
         title: its heading; that of the section, if there is only one, or "remargin report".
-        overwrite: replace `out` if it is there.
+        overwrite: replace `out` if it is there, and files in `figures`.
+        figures: a folder for the page's figures as PDF, PNG, SVG and CSV, as wide as a column of a paper, or two. Needs
+            Matplotlib.
 
     Returns:
         The sections of the page.
 
     Raises:
-        InputError: if a folder is given twice or has nothing to report, or `out` is there already.
+        InputError: if a folder is given twice or has nothing to report, or `out` is there already, or Matplotlib is
+            needed and not installed.
 
     Example:
         >>> import tempfile
@@ -48,6 +57,8 @@ def report(
         ['Loss geometry']
     """
     refuse_existing(Path(out), overwrite)
+    if figures is not None:
+        require_matplotlib()
     paths = [Path(folder) for folder in folders]
     for i, folder in enumerate(paths):
         if folder.resolve() in (other.resolve() for other in paths[:i]):
@@ -55,6 +66,8 @@ def report(
     several = sum(len(studies_in(folder)) for folder in paths) > 1
     sections = [section for folder in paths for section in _sections(folder, several)]
     heading = title or (sections[0].title if len(sections) == 1 else "remargin report")
+    if figures is not None:
+        write_figures(sections, figures, overwrite)
     write_page(Path(out), sections, heading, overwrite)
     return sections
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from remargin.paper.compared import resolution, resolution_text
 from remargin.paper.systems import WITH, WITHOUT
 from remargin.reports.figures import LineFigure, Panel, Series
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
+from remargin.study.plan import Plan
 from remargin.study.results import HITS, MEASURE, Results
 from remargin.study.systems import STATIC, STATIC_IN_BATCH, UNTUNED_MARGIN, Sweep, System, sweep, sweep_runs
 from remargin.study.tasks import Task
@@ -128,20 +130,24 @@ def _margins(peak: Peak) -> Cell:
 
 def _figure(results: Results, models: list[str]) -> LineFigure:
     sweeps = {(model, kind): sweep(results, model, system) for model in models for kind, system in KINDS.items()}
-    panels = [[_panel(sweeps, models, kind, measure) for kind in KINDS] for measure in (MEASURE, HITS)]
+    panels = [[_panel(sweeps, models, kind, measure, results.plan) for kind in KINDS] for measure in (MEASURE, HITS)]
+    resolved = resolution_text(results.plan)
     below = "" if all(panel.floor is None for row in panels for panel in row) else " Arrows: collapsed, below the axis."
     return LineFigure(
         "static-margins",
         "Effectiveness over the static margin",
-        f"{results.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.{below}",
+        f"{results.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.{below} "
+        f"{resolved}",
         panels,
     )
 
 
-def _panel(sweeps: dict[tuple[str, str], Sweep], models: list[str], kind: str, measure: str) -> Panel:
+def _panel(sweeps: dict[tuple[str, str], Sweep], models: list[str], kind: str, measure: str, plan: Plan) -> Panel:
     series = [Series(model, *zip(*sweeps[model, kind].values(measure), strict=True)) for model in models]
-    floor = _floor([value for swept in sweeps.values() for value in swept.values(measure)])
-    return Panel(kind, "static margin", measure, series, mark_maxima=True, floor=floor)
+    points = [point for swept in sweeps.values() for point in swept.values(measure)]
+    floor = _floor(points)
+    interval = resolution([value for _, value in points if floor is None or value >= floor], plan)
+    return Panel(kind, "static margin", measure, series, mark_maxima=True, floor=floor, interval=interval)
 
 
 def _floor(points: list[tuple[float, float]]) -> float | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from remargin.errors import InputError
 from remargin.evaluation.significance import ROUNDING
-from remargin.reports.svg.circle import draw_circle
+from remargin.reports.circles import Arrow, Circle, CirclePanel, Sector
+from remargin.reports.svg.elements import WIDTH
 from remargin.reports.svg.lines import draw_lines
 from remargin.reports.svg.scatter import draw_scatter
 from remargin.reports.tables import csv_text
@@ -78,6 +79,8 @@ class Panel:
         mark_maxima: put a dot on the highest point of each line.
         gap: leave out what lies between these two values of x, for long runs whose beginning and end matter.
         floor: values below it stand at the lower edge with their numbers, so that a few do not flatten all others.
+        interval: half the width of a confidence interval of a value. The y axis then spans at least two intervals, with
+            one drawn as a bar, so that noise does not fill the panel. Means of values between 0 and 1.
 
     Example:
         >>> panel = Panel("", "step", "loss", [Series("ours", [1, 2], [0.5, 0.25])], gap=(500, 9500))
@@ -92,8 +95,11 @@ class Panel:
     mark_maxima: bool = False
     gap: tuple[float, float] | None = None
     floor: float | None = None
+    interval: float | None = None
 
     def __post_init__(self) -> None:
+        if self.interval is not None and not 0 < self.interval <= 0.5:
+            raise ValueError(f"an interval of ±{self.interval}")
         if self.gap is not None:
             self.gap = (self.gap[0], self.gap[1])
             if not self.gap[0] < self.gap[1]:
@@ -133,9 +139,9 @@ class LineFigure:
         """All panels, row by row."""
         return [panel for row in self.rows for panel in row]
 
-    def svg(self, standalone: bool = False) -> str:
-        """To stand inside a page, or alone as a file of its own with style and title."""
-        return draw_lines(self, standalone)
+    def svg(self, standalone: bool = False, width: float = WIDTH) -> str:
+        """To stand inside a page, or alone as a file of its own with its style; so many pixels wide."""
+        return draw_lines(self, standalone, width)
 
     def csv(self) -> str:
         """Every number, a line for each point. A panel is named by its title or y label; by both if titles repeat."""
@@ -201,9 +207,9 @@ class Scatter:
         sides = [self.side(point) for point in self.points]
         return {side: sides.count(side) for side in SIDES}
 
-    def svg(self, standalone: bool = False) -> str:
-        """To stand inside a page, or alone as a file of its own with style and title."""
-        return draw_scatter(self, standalone)
+    def svg(self, standalone: bool = False, width: float = WIDTH) -> str:
+        """To stand inside a page, or alone as a file of its own with its style; so many pixels wide."""
+        return draw_scatter(self, standalone, width)
 
     def csv(self) -> str:
         """A line for each query."""
@@ -252,86 +258,6 @@ def scatter_of(
     return Scatter(name, title or f"{a} and {b}, query by query", words, labels[0], labels[1], points)
 
 
-@dataclass(frozen=True)
-class Arrow:
-    """What happens to a point on the circle: it moves to the angle `end`, or is pulled with the strength `pull`.
-
-    Angles are in degrees, anticlockwise from the right; a positive pull is anticlockwise too. The strongest pull of a
-    figure has the longest arrow, and the others are as long as their share of it.
-
-    >>> Arrow("d-1", -15, end=-45).pull is None
-    True
-    """
-
-    label: str
-    start: float
-    end: float | None = None
-    pull: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.end is None) == (self.pull is None):
-            raise ValueError(f"{self.label}: an arrow has an end or a pull")
-        if not all(math.isfinite(value) for value in (self.start, self.end, self.pull) if value is not None):
-            raise ValueError(f"{self.label}: an arrow with a number that is none")
-        if self.end is not None and abs(self.end - self.start) >= 360:
-            raise ValueError(f"{self.label}: an arrow around the whole circle")
-
-
-@dataclass
-class CirclePanel:
-    """A circle: points and targets by their angles, and arrows. Labels such as d+ and d-1 are set as in the paper.
-
-    >>> CirclePanel("static", {"q": 90, "d+": 45, "d-1": -15}, [Arrow("d-1", -15, end=-45)]).points["d+"]
-    45
-    """
-
-    title: str
-    points: dict[str, float]
-    arrows: list[Arrow] = field(default_factory=list)
-    targets: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not all(math.isfinite(angle) for angle in (*self.points.values(), *self.targets.values())):
-            raise ValueError(f"{self.title}: an angle that is no number")
-
-
-@dataclass
-class Circle:
-    """Points on the unit circle, and where a loss pulls them: the paper's figure 2.
-
-    >>> panel = CirclePanel("static", {"q": 90, "d-1": -15}, [Arrow("d-1", -15, end=-45)], {"d-1": -45})
-    >>> print(Circle("pull", "Where negatives go", "", [panel]).csv())
-    panel,kind,label,angle,end,pull
-    static,point,q,90,,
-    static,point,d-1,-15,,
-    static,target,d-1,-45,,
-    static,arrow,d-1,-15,-45,
-    <BLANKLINE>
-    """
-
-    name: str
-    title: str
-    caption: str
-    panels: list[CirclePanel]
-
-    def __post_init__(self) -> None:
-        if not self.panels:
-            raise ValueError(f"{self.name}: no panels")
-
-    def svg(self, standalone: bool = False) -> str:
-        """To stand inside a page, or alone as a file of its own with style and title."""
-        return draw_circle(self, standalone)
-
-    def csv(self) -> str:
-        """A line for each point, target and arrow."""
-        rows: list[list[object]] = []
-        for panel in self.panels:
-            for kind, angles in (("point", panel.points), ("target", panel.targets)):
-                rows += [[panel.title, kind, label, angle, None, None] for label, angle in angles.items()]
-            rows += [[panel.title, "arrow", arrow.label, arrow.start, arrow.end, arrow.pull] for arrow in panel.arrows]
-        return csv_text(["panel", "kind", "label", "angle", "end", "pull"], rows)
-
-
 Figure = LineFigure | Scatter | Circle
 KINDS: dict[str, type[Figure]] = {"lines": LineFigure, "scatter": Scatter, "circle": Circle}
 
@@ -360,13 +286,17 @@ def figure_from_json(values: dict[str, Any]) -> Figure:
     if kind == "scatter":
         return Scatter(**values | {"points": [Point(**point) for point in values["points"]]})
     if kind == "circle":
-        panels = [CirclePanel(**p | {"arrows": [Arrow(**a) for a in p["arrows"]]}) for p in values["panels"]]
-        return Circle(**values | {"panels": panels})
+        return Circle(**values | {"panels": [_circle_panel(panel) for panel in values["panels"]]})
     raise ValueError(f"no figure is of kind {kind!r}")
 
 
 def _panel(values: dict[str, Any]) -> Panel:
     return Panel(**values | {"series": [Series(**series) for series in values["series"]]})
+
+
+def _circle_panel(values: dict[str, Any]) -> CirclePanel:
+    arrows, sectors = [Arrow(**arrow) for arrow in values["arrows"]], [Sector(**sector) for sector in values["sectors"]]
+    return CirclePanel(**values | {"arrows": arrows, "sectors": sectors})
 
 
 def _plain(value: float | None) -> float | None:

@@ -13,7 +13,7 @@ from remargin import __version__
 from remargin.errors import printable
 from remargin.files.atomic import new_file
 from remargin.reports.sections import Section, unique_names
-from remargin.reports.svg.elements import DARK_PAPER, PAPER, STYLE
+from remargin.reports.svg.style import DARK_PAPER, PAPER, STYLE
 from remargin.reports.tables import MISSING, Table
 
 

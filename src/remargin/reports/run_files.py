@@ -18,6 +18,7 @@ from remargin.files.headers import checksum, read_header, write_header
 from remargin.files.ledger import LedgerContent, read_ledger
 from remargin.files.shapes import Check, Count, Finite, mismatch
 from remargin.files.unpacking import LARGEST_YAML, read_small
+from remargin.reports.dimensions import Dimensions
 from remargin.reports.moves import Moved
 
 CONFIG, METRICS, REPORT = "config.yaml", "metrics.csv", "report.json"
@@ -87,6 +88,7 @@ class SystemMeans(TypedDict):
     queries: Count
     systems: Annotated[dict[str, dict[str, Mean]], Check("systems and the gain, all by the same measures", _alike)]
     moved: NotRequired[Moved]
+    dims: NotRequired[Dimensions]
 
 
 class RunReport(TypedDict):

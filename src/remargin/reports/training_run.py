@@ -11,6 +11,7 @@ from remargin.errors import InputError
 from remargin.files.ledger import LedgerContent
 from remargin.files.shapes import Size, mismatch
 from remargin.reports.blend_file import BlendPath, path_figure, path_table, path_words, read_path
+from remargin.reports.dimensions import dims_figure, dims_table
 from remargin.reports.figures import Figure, LineFigure, Panel, Series
 from remargin.reports.moves import move_tables
 from remargin.reports.run_files import (
@@ -93,7 +94,9 @@ def run_section(folder: str | Path) -> Section:
     name = folder.absolute().name
     settings = {key: value for key, value in config.items() if key not in ABOUT} | config["settings"]
     settings |= {key: config[key] for key in ABOUT[1:] if key in config}
-    figures = _figures(metrics, validations, path)
+    outcome = report.get("outcome", {}) if report else {}
+    truncated = [dims_figure(outcome["dims"])] if "dims" in outcome else []
+    figures = [*truncated, *_figures(metrics, validations, path)]
     return Section(name, f"Training run {name}", summary, tables, figures, settings, notes)
 
 
@@ -212,9 +215,11 @@ def _outcome_tables(report: RunReport | None) -> list[Table]:
         rows.append(
             [Cell(names.get(system, system)), *(Cell(t, value=c["mean"]) for t, c in zip(texts, cells, strict=True))]
         )
-    note = f"{outcome['queries']:,} {outcome['split']} queries, {outcome['ranked']}; with 95% bootstrap intervals."
+    queries = f"{outcome['queries']:,} {outcome['split']} queries, {outcome['ranked']}"
+    note = f"{queries}; with 95% bootstrap intervals."
     moved = move_tables(outcome["moved"]) if "moved" in outcome else []
-    return [Table("What came of it", ["system", *measures], [Block("", rows)], [note]), *moved]
+    truncated = [dims_table(outcome["dims"], queries)] if "dims" in outcome else []
+    return [Table("What came of it", ["system", *measures], [Block("", rows)], [note]), *truncated, *moved]
 
 
 def _pace(metrics: Metrics, report: RunReport | None) -> list[str]:

@@ -29,7 +29,7 @@ from remargin.retrieval.index_folder import HEADER, IndexFolder
 from remargin.retrieval.kept_texts import GROWING
 from remargin.retrieval.settings import BackendSettings
 from remargin.retrieval.texts import collection_texts
-from remargin.retrieval.vectors import Vectors, text_hashes
+from remargin.retrieval.vectors import Made, Vectors, text_hashes
 
 log = logging.getLogger(__name__)
 UPLOAD = "remargin-upload-1"
@@ -43,6 +43,7 @@ def build_index(
     hybrid: HybridSettings | None = None,
     texts: Iterable[Text] | None = None,
     keep_texts: bool = True,
+    dims: int | None = None,
 ) -> Built:
     """Write an index of vectors to a folder.
 
@@ -54,6 +55,7 @@ def build_index(
         hybrid: how to fuse with BM25, which is then in the folder, too.
         texts: the documents that the vectors were made of, in the same order. A hybrid index needs them.
         keep_texts: keep the texts in the folder, if they are given, so that `ask` can show them.
+        dims: truncate the vectors to so many numbers.
 
     Example:
         >>> import tempfile
@@ -68,6 +70,7 @@ def build_index(
         ['d2']
     """
     started = time.perf_counter()
+    made = vectors.made if dims is None else vectors.made.truncated(dims)
     remove_left(Path(out).absolute().parent, f"{Path(out).name}.vectors")  # of one that was stopped at its very end
     replaced: tuple[Storage, State] | None = None
     if overwrite and (Path(out) / HEADER).exists():
@@ -76,13 +79,13 @@ def build_index(
             replaced = before.storage(), before.state
     settings = settings or BackendSettings()
     in_use = {} if replaced is None else replaced[1]
-    with _upload(Path(out), vectors, settings, in_use) as parts, new_folder(out, overwrite, HEADER) as folder:
+    with _upload(Path(out), vectors, made, settings, in_use) as parts, new_folder(out, overwrite, HEADER) as folder:
         if not len(vectors.ids):
             raise InputError("there are no documents to index", do="encode some first")
-        if vectors.made.kind != "documents":
-            raise InputError(f"vectors of {vectors.made.kind}, not of documents", do="encode the documents")
+        if made.kind != "documents":
+            raise InputError(f"vectors of {made.kind}, not of documents", do="encode the documents")
         kept = keep_texts and texts is not None
-        index = IndexFolder.empty(folder, vectors.made, settings, hybrid, kept)
+        index = IndexFolder.empty(folder, made, settings, hybrid, kept)
         index.parts = parts
         index.append(vectors, matching_texts(texts or (), vectors) if kept or hybrid is not None else None)
         index.commit()
@@ -100,7 +103,7 @@ def build_index(
         documents=len(vectors.ids),
         rows=len(vectors.matrix),
         truncated=vectors.truncated,
-        made=vectors.made,
+        made=made,
         seconds=seconds,
         vector_bytes=vector_bytes,
         other_bytes=sum(sizes.values()),
@@ -112,7 +115,9 @@ def build_index(
 
 
 @contextlib.contextmanager
-def _upload(out: Path, vectors: Vectors, settings: BackendSettings, in_use: State) -> Iterator[Parts[Any] | None]:
+def _upload(
+    out: Path, vectors: Vectors, made: Made, settings: BackendSettings, in_use: State
+) -> Iterator[Parts[Any] | None]:
     """Where a build remembers what it has uploaded, if it uploads: the same build goes on after what is there.
 
     Nothing is taken over that the state of the index which is to be replaced names.
@@ -121,7 +126,7 @@ def _upload(out: Path, vectors: Vectors, settings: BackendSettings, in_use: Stat
     if shape is None:
         yield None
         return
-    digest = hashlib.blake2b(json.dumps([vectors.made.on_disk(), asdict(settings)]).encode(), digest_size=8)
+    digest = hashlib.blake2b(json.dumps([made.on_disk(), asdict(settings)]).encode(), digest_size=8)
     digest.update(np.ascontiguousarray(vectors.hashes).data)
     digest.update(np.ascontiguousarray(vectors.matrix[:: max(1, len(vectors.matrix) // 1000)]).data)
     parts: Parts[Any]

@@ -32,6 +32,7 @@ def encode(
     document_prefix: str | None = None,
     pooling: str | None = None,
     similarity: str | None = None,
+    dims: int | None = None,
     skip_bad: bool = False,
     overwrite: bool = False,
     executor: Executor | None = None,
@@ -56,6 +57,8 @@ def encode(
             given for queries, so that an index of them is searched with it.
         pooling: how token vectors become one, such as "mean", and `similarity`, "cosine" or "dot": instead of what the
             model's folder says. One that does not say them is refused without.
+        dims: truncate vectors to so many numbers, before they are brought to unit length; best to those that the model
+            was trained for (`fit --dims`).
         skip_bad: skip bad input, and count it in a warning.
         overwrite: replace `out` if it is there.
         executor: where to encode, such as a `RayExecutor`: in shards, which lie in a hidden folder beside `out` until
@@ -74,7 +77,7 @@ def encode(
     if kind not in ("documents", "queries"):
         raise InputError(f"nothing called {kind!r} to encode", do="use documents or queries")
     refuse_existing(Path(out), overwrite, HEADER)
-    given = given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity)
+    given = given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity, dims)
     encoder = as_encoder(model, precision, **given)
     made = Made.by(encoder, str(data), kind, dtype, passage_length, passage_overlap)
     made = replace(made, pooling=given.get("pooling"))

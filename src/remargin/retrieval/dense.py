@@ -55,7 +55,9 @@ class DenseIndex:
         made = vectors.made
         if made.dimension != model.dimension:
             problem = f"the vectors have {made.dimension} numbers, those of model {model.name} {model.dimension}"
-            raise InputError(problem, do=f"search with {made.model}")
+            truncate = made.dimension < model.whole_dimension and made.model_fingerprint == model.fingerprint()
+            do = f"truncate its vectors, too (dims={made.dimension})" if truncate else f"search with {made.model}"
+            raise InputError(problem, do=do)
         if made.model_fingerprint != model.fingerprint():
             problem = f"the vectors were made by another model than {model.name}"
             raise InputError(problem, do=f"search with {made.model} as it was, or encode the documents again")

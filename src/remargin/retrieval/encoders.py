@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from remargin.model.encoder import BiEncoder, EncodingPrecision
     from remargin.model.ranker import Ranker
 
+log = logging.getLogger(__name__)
 Model = TypeVar("Model", "BiEncoder", "CrossEncoder")
 OF_QUERIES = ("query_length", "query_prefix")  # no matter to the vectors of documents
 AS_GIVEN = (*OF_QUERIES, "pooling")  # what an index keeps if it was given, because the model may not say it
@@ -26,8 +29,9 @@ def given_texts(
     document_prefix: str | None,
     pooling: str | None = None,
     similarity: str | None = None,
+    dims: int | None = None,
 ) -> dict[str, Any]:
-    """Those options that are given of how an encoder is used, by their names: lengths, prefixes, pooling, similarity.
+    """Those options that are given of how an encoder is used, by their names: lengths, prefixes, pooling, and so on.
 
     >>> given_texts(None, 128, None, "")
     {'document_length': 128, 'document_prefix': ''}
@@ -53,12 +57,28 @@ def as_model(
         9
     """
     from remargin.model.loading import load_model
+    from remargin.model.ranker import Ranker
 
     if isinstance(model, str | Path):
-        return load_model(model, precision=precision, **texts)
+        loaded = load_model(model, precision=precision, **texts)
+        return loaded if isinstance(loaded, Ranker) else _said(loaded)
     if precision != "auto" or texts:
         raise InputError("a loaded model has its precision, lengths and prefixes", do="give them when you load it")
     return model
+
+
+def _said(encoder: BiEncoder) -> BiEncoder:
+    if encoder.dims is not None:
+        warn_untrained(encoder.name, encoder.dims, encoder.whole_dimension, encoder.trained_dims)
+    return encoder
+
+
+def warn_untrained(model: str, dims: int, whole: int, trained: Sequence[int]) -> None:
+    """Warn if vectors are truncated to a dimension that their model was not trained for."""
+    if dims not in (whole, *trained):
+        smaller = [str(size) for size in trained if size < whole]
+        only = f"was trained for {', '.join(smaller)}" if smaller else "was not trained for that"
+        log.warning("vectors are truncated to %d numbers; model %s %s (`remargin fit --dims`)", dims, model, only)
 
 
 def as_encoder(model: str | Path | BiEncoder, precision: EncodingPrecision = "auto", **texts: Any) -> BiEncoder:
@@ -74,7 +94,7 @@ def as_encoder(model: str | Path | BiEncoder, precision: EncodingPrecision = "au
     from remargin.model.loading import load_encoder
 
     if isinstance(model, str | Path):
-        return load_encoder(model, precision, **texts)
+        return _said(load_encoder(model, precision, **texts))
     return as_model(model, precision, **texts)  # type: ignore[return-value]
 
 

@@ -213,7 +213,7 @@ class IndexFolder:
         self.changed = self.grown = True
         first_row, first_text = self.rows, len(self.deleted)
         for place in range(0, len(vectors.matrix), VECTORS_AT_ONCE):
-            block = vectors.matrix[place : place + VECTORS_AT_ONCE]
+            block = self.made.first_numbers(vectors.matrix[place : place + VECTORS_AT_ONCE])
             append_array(self.folder / "vectors.bin", (first_row + place) * block.itemsize * block.shape[1], block)
         append_array(self.folder / "hashes.bin", first_text * vectors.hashes.itemsize, vectors.hashes)
         if vectors.owners is not None:
@@ -329,11 +329,11 @@ def _version(folder: Path) -> int | None:
 
 
 def load_model(made: Made) -> BiEncoder:
-    """The model that made vectors, by the name that they keep, with their lengths and prefixes."""
+    """The model that made vectors, by the name that they keep, with their lengths, prefixes and dimension."""
     try:
         given: Any = {name: getattr(made, name) for name in AS_GIVEN}
         texts: Any = {"document_length": made.length, "document_prefix": made.prefix}
-        return load_encoder(made.model, said=False, similarity=made.similarity, **texts, **given)
+        return made.truncating(load_encoder(made.model, said=False, similarity=made.similarity, **texts, **given))
     except InputError as error:
         do = "say where it is now (--model)"
         raise InputError(f"the index was made by model {made.model!r}, which is gone ({error})", do=do) from None

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from remargin.data.tables import Rejects
 from remargin.errors import InputError, refuse_idle
 from remargin.files.atomic import refuse_existing
+from remargin.model.folder import read_settings
 from remargin.retrieval import bm25
 from remargin.retrieval.base import storage_class
 from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.built import SPARSE, Built
-from remargin.retrieval.encoders import as_model, names_ranker
+from remargin.retrieval.encoders import as_model, names_ranker, warn_untrained
 from remargin.retrieval.hybrid import Choice, HybridSettings, chosen_hybrid, has_folder, read_choice
 from remargin.retrieval.kept_texts import GROWING
 from remargin.retrieval.languages import AUTO, choose_language
@@ -49,6 +50,7 @@ def index(
     document_prefix: str | None = None,
     pooling: str | None = None,
     similarity: str | None = None,
+    dims: int | None = None,
     coding: Coding | None = None,
     over_fetch: int | None = None,
     factory: str | None = None,
@@ -84,6 +86,7 @@ def index(
         passage_overlap: how many tokens neighbouring passages share.
         query_length, document_length, query_prefix, document_prefix: instead of the model's own. The index keeps them.
         pooling, similarity: of the encoder, which the index keeps, too.
+        dims: truncate vectors to so many numbers, also those that are encoded already; queries are truncated alike.
         coding: exact: scalar ("int8") or binary ("binary") quantisation.
         over_fetch: candidates to score exactly for each wanted document; this and the next as in `BackendSettings`.
         factory: faiss: any index, as its factory writes it; milvus: an index type.
@@ -127,6 +130,7 @@ def index(
         pooling=pooling,
         similarity=similarity,
     )
+    cut = _given(dims=dims)  # which vectors that are encoded already can be, too
     backend = _given(
         coding=coding,
         over_fetch=over_fetch,
@@ -140,16 +144,15 @@ def index(
     words = _given(k1=k1, b=b, language=language)
     choice = read_choice(hybrid)
     if index == "bm25":
-        idle = _given(vectors=vectors, model=model, hybrid=None if choice == "auto" else choice)
+        idle = _given(vectors=vectors, model=model, dims=dims, hybrid=None if choice == "auto" else choice)
         refuse_idle("a BM25 index", [*backend, *encoding, *idle])
         return _index_words(data, Path(out), words, texts, skip_bad, overwrite)
     if model is not None and names_ranker(model):
         idle = {**backend, **words, **_given(vectors=vectors, hybrid=None if choice == "auto" else choice)}
         ranker: Any = model
-        return _index_sparse(data, ranker, Path(out), index, encoding, idle, texts, skip_bad, overwrite)
+        return _index_sparse(data, ranker, Path(out), index, encoding | cut, idle, texts, skip_bad, overwrite)
     from remargin.retrieval.building import build_index, index_texts
     from remargin.retrieval.index_folder import HEADER
-    from remargin.retrieval.vectors import Vectors
 
     settings = BackendSettings(index, **backend)
     _refuse_idle_settings(settings, backend)
@@ -160,23 +163,34 @@ def index(
         if choice not in ("auto", "off"):
             raise InputError("BM25 takes the texts, and vectors have none", do="give --data beside --vectors")
         refuse_idle(f"index {index} without BM25 (--hybrid)", words)
-        loaded = vectors if isinstance(vectors, Vectors) else Vectors.load(vectors)
+        loaded = _loaded(vectors, dims)
         if choice == "auto":
             _warn_without_words(loaded)
-        return build_index(loaded, out, settings, overwrite)
+        return build_index(loaded, out, settings, overwrite, dims=dims)
     if vectors is not None and data is not None and model is None and (texts or choice != "off"):
         refuse_idle("vectors that are encoded already", encoding)
-        loaded = vectors if isinstance(vectors, Vectors) else Vectors.load(vectors)
+        loaded = _loaded(vectors, dims)
         fused = _hybrid(choice, loaded.made.model, words, index, data)
         if texts or fused is not None:
             with counted_rejects(skip_bad) as rejects:
                 read = collection_texts(data, rejects=rejects)
-                return build_index(loaded, out, settings, overwrite, fused, read, texts)
+                return build_index(loaded, out, settings, overwrite, fused, read, texts, dims)
     if vectors is not None or data is None or model is None:
         raise InputError("an index is made of vectors, or of texts and a model", do="give --vectors, or --data --model")
     encoder: Any = model
     fused = _hybrid(choice, encoder, words, index, data)
-    return index_texts(data, encoder, Path(out), settings, encoding, skip_bad, overwrite, fused, texts)
+    return index_texts(data, encoder, Path(out), settings, encoding | cut, skip_bad, overwrite, fused, texts)
+
+
+def _loaded(vectors: str | Path | Vectors, dims: int | None) -> Vectors:
+    """Vectors that are encoded already; a warning says if their model was not trained to have them truncated."""
+    from remargin.retrieval.vectors import Vectors
+
+    loaded = vectors if isinstance(vectors, Vectors) else Vectors.load(vectors)
+    model = Path(loaded.made.model)
+    if dims is not None and dims <= loaded.made.dimension and model.is_dir():
+        warn_untrained(loaded.made.model, dims, loaded.made.dimension, read_settings(model).dims)
+    return loaded
 
 
 def _index_sparse(

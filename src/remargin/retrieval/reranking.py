@@ -41,6 +41,7 @@ def rerank(
     document_prefix: str | None = None,
     pooling: str | None = None,
     similarity: str | None = None,
+    dims: int | None = None,
     passage_length: int | str = "auto",
     passage_overlap: int | None = None,
 ) -> Run:
@@ -60,7 +61,7 @@ def rerank(
         out: a TREC run file to write; its name may end in .gz.
         overwrite: replace `out` if it is there.
         query_length, document_length, query_prefix, document_prefix: of an encoder, instead of its own.
-        pooling, similarity: of an encoder, as in `search`.
+        pooling, similarity, dims: of an encoder, as in `search`.
         passage_length, passage_overlap: of an encoder, as in `search`: documents that are longer than it reads are
             split into passages, of which the best counts. Other models truncate.
 
@@ -78,7 +79,7 @@ def rerank(
         refuse_existing(Path(out), overwrite)
     first = run if isinstance(run, Run) else Run.load(run)
     collection = open_collection(data, split, skip_bad)
-    texts = given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity)
+    texts = given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity, dims)
     loaded = as_reranker(model, precision, **texts)
     passages: Any = {"passage_length": passage_length, "passage_overlap": passage_overlap}
     if isinstance(loaded, CrossEncoder | Ranker):

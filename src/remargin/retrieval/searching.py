@@ -51,6 +51,7 @@ def search(
     document_prefix: str | None = None,
     pooling: str | None = None,
     similarity: str | None = None,
+    dims: int | None = None,
     passage_length: int | str = "auto",
     passage_overlap: int | None = None,
 ) -> Run:
@@ -78,6 +79,8 @@ def search(
         query_prefix, document_prefix: put before every text, likewise.
         pooling, similarity: how the encoder's token vectors become one, such as "mean", and "cosine" or "dot", instead
             of what its folder says. One that does not say them is refused without.
+        dims: truncate vectors to so many numbers; best to those that the model was trained for. An index folder has its
+            own, and refuses others.
         passage_length, passage_overlap: of an index that is made on the way, as in `index`: documents that are longer
             than the model reads are split into passages ("auto"), or truncated ("off").
 
@@ -97,7 +100,7 @@ def search(
     if index in KINDS and not isinstance(data, Collection) and any(Path(str(index)).glob("remargin_*.json")):
         problem = f"{str(index)!r} is both a kind of index and a folder here"
         raise InputError(problem, do=f"write ./{index} for the folder, or search elsewhere")
-    given = given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity)
+    given = given_texts(query_length, document_length, query_prefix, document_prefix, pooling, similarity, dims)
     passages = {"passage_length": passage_length, "passage_overlap": passage_overlap}
     encoder = model_for(index, model, given, passages)
     collection = open_collection(data, split, skip_bad)
@@ -153,23 +156,28 @@ def index_encoder(
     Raises:
         InputError: for lengths or prefixes that are not the index's.
     """
+    from remargin.model.loading import load_encoder
     from remargin.retrieval.index_folder import load_model, read_index_header
     from remargin.retrieval.vectors import Made
 
     made = Made.from_disk(read_index_header(Path(folder))["made"])  # which no update changes
     kept: dict[str, Any] = {"document_length": made.length, "document_prefix": made.prefix}
-    kept |= {"similarity": made.similarity}
+    kept |= {"similarity": made.similarity, "dims": made.dimension}
     kept |= {name: getattr(made, name) for name in AS_GIVEN if getattr(made, name) is not None}
     for name, value in texts.items():
         if kept.get(name, value) != value:
-            problem = f"the index was made with a {name.replace('_', ' ')} of {kept[name]!r}, not {value!r}"
+            a = "" if name == "dims" else "a "
+            problem = f"the index was made with {a}{name.replace('_', ' ')} of {kept[name]!r}, not {value!r}"
             raise InputError(problem, file=folder, do=f"leave out --{name.replace('_', '-')}, or make the index again")
     if "pooling" in texts and made.pooling is None:
         do = "leave out --pooling, or make the index again"
         raise InputError("the index was made with its model's own pooling", file=folder, do=do)
     if model is None:
         return load_model(replace(made, **{name: value for name, value in texts.items() if name in OF_QUERIES}))
-    return as_encoder(model, **({**texts, **kept} if isinstance(model, str | Path) else texts))
+    if not isinstance(model, str | Path):
+        return as_encoder(model, **texts)
+    del kept["dims"]
+    return made.truncating(load_encoder(model, **{**texts, **kept}))
 
 
 def _ranked(index: Index, collection: Collection, k: int) -> Run:

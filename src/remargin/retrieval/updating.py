@@ -21,9 +21,10 @@ from remargin.model.encoder import BiEncoder
 from remargin.progress import track
 from remargin.retrieval import bm25
 from remargin.retrieval.built import SPARSE
-from remargin.retrieval.encoders import as_encoder, given_texts
+from remargin.retrieval.encoders import given_texts
 from remargin.retrieval.encoding import encode_texts
 from remargin.retrieval.index_folder import REMEDY, IndexFolder, load_model
+from remargin.retrieval.searching import index_encoder
 from remargin.retrieval.texts import collection_texts, counted_rejects
 from remargin.retrieval.vectors import Vectors, text_hashes
 
@@ -93,7 +94,7 @@ def update(
         used = given_texts(None, None, None, None, pooling, similarity)
         if model is None:
             refuse_idle("an index that has its encoder", used)
-        encoder = None if model is None else as_encoder(model, **used)
+        encoder = None if model is None else index_encoder(index, model, used)
         with counted_rejects(skip_bad) as rejects:
             return synchronise(index, collection_texts(data, rejects=rejects), encoder, keep_others, str(data))
     if vectors is not None:
@@ -121,7 +122,8 @@ def add_documents(folder: str | Path, vectors: Vectors, replacing: bool = False)
     """
     with _changing(Path(folder)) as index:
         vectors = vectors.as_passages(index.made)
-        index.require(vectors.made)
+        made = vectors.made
+        index.require(made.truncated(index.made.dimension) if made.dimension > index.made.dimension else made)
         if index.hybrid is not None:
             problem = "has BM25, too, which takes the texts, and vectors have none"
             raise InputError(

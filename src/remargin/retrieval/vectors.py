@@ -133,6 +133,33 @@ class Made:
         """The same for documents of which none was split."""
         return replace(self, passage_length=None, passage_overlap=0)
 
+    def truncated(self, dims: int) -> Made:
+        """The settings of the same vectors, truncated to so many numbers."""
+        if not 1 <= dims <= self.dimension:
+            problem = f"dims is {dims}: the vectors have {self.dimension} numbers"
+            raise InputError(problem, do=f"use 1 to {self.dimension}")
+        return replace(self, dimension=dims)
+
+    def truncating(self, model: BiEncoder) -> BiEncoder:
+        """The model, with its vectors truncated as these are."""
+        if self.dimension < model.dimension:
+            model.truncate(self.dimension)
+        return model
+
+    def first_numbers(self, matrix: NDArray[Any]) -> NDArray[Any]:
+        """Longer vectors by the same model, truncated as these are.
+
+        >>> made = Made("faq", "m", "0", "cosine", 2, 256, "")
+        >>> made.first_numbers(np.array([[3, 4, 12]], np.float32) / 13)
+        array([[0.6, 0.8]], dtype=float32)
+        """
+        if matrix.shape[1] == self.dimension:
+            return matrix
+        first = matrix[:, : self.dimension].astype(np.float32)
+        if self.similarity == "cosine":
+            first /= np.linalg.norm(first, axis=1, keepdims=True).clip(1e-12)
+        return first.astype(matrix.dtype)
+
     @classmethod
     def from_disk(cls, fields: MadeOnDisk) -> Made:
         """From the fields in a header."""

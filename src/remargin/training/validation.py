@@ -186,7 +186,7 @@ class Validator:
         vectors = engine.evaluate(parts)[back]
         if similarity == "cosine":
             vectors = nn.functional.normalize(vectors, dim=1)
-        return evaluate(self._ranked(vectors), self.qrels, self._measures).means
+        return evaluate(self.ranked(vectors), self.qrels, self._measures).means
 
     def evaluate(self, model: BiEncoder) -> Evaluation:
         """The measures of each query with a model, as it encodes: for intervals, and to compare models.
@@ -201,11 +201,14 @@ class Validator:
 
         Raises what `evaluate` raises.
         """
+        return self.ranked(self.encode(model), depth)
+
+    def encode(self, model: BiEncoder) -> Tensor:
+        """The vectors that `ranked` takes: the queries', then those of documents or their passages."""
         if model.tokenizer.fingerprint != self._tokenizer or model.text_settings != self._text_settings:
             problem = f"{model.name or 'the model'} has another tokenizer, other lengths or other prefixes"
             raise InputError(f"{problem} than the validation texts were tokenised with", do="tokenise them for it")
-        vectors = torch.from_numpy(model.encode_tokens(self._texts)).to(model.device)
-        return self._ranked(vectors, depth)
+        return torch.from_numpy(model.encode_tokens(self._texts)).to(model.device)
 
     def rank_by_bm25(self, depth: int = RANKED) -> Run:
         """The queries' rankings of the same documents by BM25, without documents that are the query itself."""
@@ -248,7 +251,8 @@ class Validator:
         """How many tokens they have."""
         return int(self._texts.lengths.sum())
 
-    def _ranked(self, vectors: Tensor, depth: int | None = None) -> Run:
+    def ranked(self, vectors: Tensor, depth: int | None = None) -> Run:
+        """The queries' rankings by vectors."""
         queries, documents = vectors[: len(self.queries)], vectors[len(self.queries) :]
         return self._ranking.rank(queries, documents, depth or _top(self._measures, self._ranking.deepest))
 

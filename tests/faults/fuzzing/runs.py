@@ -16,8 +16,9 @@ from remargin.data.training_data import TrainingData
 from remargin.model.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.model.cross_encoder import OURS, CrossEncoder
 from remargin.reports.blend_file import AwayValues, BlendPath, save_path
+from remargin.reports.circles import Arrow, Circle, CirclePanel, Sector
 from remargin.reports.collect import sections_in
-from remargin.reports.figures import Arrow, Circle, CirclePanel, LineFigure, Panel, Point, Scatter, Series
+from remargin.reports.figures import LineFigure, Panel, Point, Scatter, Series
 from remargin.reports.page import page_text, write_page
 from remargin.reports.sections import Section
 from remargin.reports.suspicious import FILE as SUSPICIOUS
@@ -218,7 +219,11 @@ def section(world: World) -> Case:
     lines = LineFigure("loss", "Loss", "It falls.", [[Panel("", "step", "loss", [wave], mark_maxima=True)]])
     scatter = Scatter("queries", "Queries", "All.", "a", "b", [Point(0.1, 0.9, "q1", "text"), Point(0.5, 0.5, "q2")])
     panel = CirclePanel(
-        "static", {"q": 90, "d-1": -15}, [Arrow("d-1", -15, end=-45), Arrow("d+", 5, pull=1.0)], {"t": 0}
+        "static",
+        {"q": 90, "d-1": -15},
+        [Arrow("d-1", -15, end=-45), Arrow("d+", 5, end=1.0)],
+        {"t": 0},
+        [Sector("t", 1, 9)],
     )
     figures = [lines, scatter, Circle("pull", "Pulls", "Where to.", [panel])]
     settings = {"seed": 0, "loss": {"target": "distributed", "in_batch": False}, "sizes": [64, 128]}

@@ -81,6 +81,9 @@ VERBS = {
         "mine --data data --out out/triplets.tsv --model encoder --bound 0.9 --suspicious out/list.json",
         kept=(".triplets.tsv.#", "list.json"),
     ),
+    "mine --negatives model": Verb(
+        "mine --data data --out out/triplets.tsv --negatives model --model encoder", kept=(".triplets.tsv.#",)
+    ),
     "teach --scores": Verb(f"{TEACH} --scores scores.tsv"),
     "teach --model": Verb(f"{TEACH} --data data --model teacher", kept=(".scored.tsv.#",)),
     "teach --train-from": Verb(f"{TEACH} {TRAIN_FROM}", kept=(".teacher.#", "teacher", ".scored.tsv.#")),
@@ -101,6 +104,7 @@ VERBS = {
         kept=("run",),
         every=4,
     ),
+    "fit --devices 2": Verb(f"{FIT} --devices 2", again="--resume", grows=True, kept=("run",), every=20),
     "fit in rounds, blended": Verb(BLENDED_FIT, again="--resume", grows=True, kept=("run",), every=20),
     "fit with teachers": Verb(
         f"{TAUGHT_FIT} --sampler tas --clusters 2 --in-batch --in-batch-teacher model",
@@ -156,6 +160,12 @@ VERBS = {
         grows=True,
         kept=("..index.new.#",),
         every=2,
+    ),
+    "update --vectors": Verb(
+        "update --index out/index --vectors more",
+        older=f"{INDEX} --vectors vectors",
+        grows=True,
+        kept=("..index.new.#",),
     ),
     "search": Verb(f"{SEARCH} out/run.trec"),
     "search --overwrite": Verb(f"{SEARCH} out/run.trec.gz --overwrite", older=f"{SEARCH} out/run.trec.gz --k 2"),
@@ -219,6 +229,7 @@ def make_inputs(folder: Path, server: Server) -> None:
     write_collection(folder / "large", documents | more)
     changed = {id: text for id, text in documents.items() if id != "d3"} | {"d1": "another text", "d99": "a new value"}
     write_collection(folder / "changed", changed)
+    write_collection(folder / "fresh", {f"n{i}": f"why {word}" for i, word in enumerate(WORDS)})
     pairs = [(f"q{i}", f"d{j}", f"{(7 * i + 3 * j) % 11}.5") for i in SPLITS["train"] for j in range(12)]
     (folder / "scores.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs))
     lines = [{"query": f"the {WORDS[i]}", "document_id": f"d{i}"} for i in SPLITS["train"]]
@@ -230,6 +241,7 @@ def make_inputs(folder: Path, server: Server) -> None:
         "prepare --data data --triplets scored.tsv --model model --out scored --document-length 64",
         "teach --triplets triplets.tsv --data data --train-from model --save-model teacher --epochs 1 --out unused.tsv",
         "encode --data large --model encoder --out vectors",
+        "encode --data fresh --model encoder --out more",
         "search --data data --index bm25 --out bm25.trec",
         "search --data data --model encoder --out dense.trec",
         f"fit --data data --model model --out run {STEPS}",

@@ -105,7 +105,7 @@ class Colbert(Ranker):
     @classmethod
     def from_folder(cls, folder: Path, name: str, **options: Any) -> Colbert:
         """The model of a folder of PyLate's, or of Stanford's."""
-        idle = ("pooling", "similarity", "query_prefix", "document_prefix")
+        idle = ("pooling", "similarity", "dims", "query_prefix", "document_prefix")
         refuse_idle(cls.kind, [option for option in idle if options.get(option)])
         stanford = STANFORD in architectures(folder)
         settings = _stanford(folder) if stanford else _pylate(folder)

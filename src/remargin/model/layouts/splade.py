@@ -66,7 +66,7 @@ class Splade(Ranker):
     @classmethod
     def from_folder(cls, folder: Path, name: str, **options: Any) -> Splade:
         """The model of a SparseEncoder folder."""
-        refuse_idle(cls.kind, [option for option in ("pooling", "similarity") if options.get(option)])
+        refuse_idle(cls.kind, [option for option in ("pooling", "similarity", "dims") if options.get(option)])
         transformer, config = _parts(folder)
         model = _load(transformer)
         saved = Settings(transformer, **read_texts(folder, transformer))

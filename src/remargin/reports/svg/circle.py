@@ -1,4 +1,4 @@
-"""Draws points on the unit circle and arrows along it: where a loss pulls them."""
+"""Draws points on the unit circle, sectors of it, and arrows along it: targets, and where a loss moves negatives."""
 
 from __future__ import annotations
 
@@ -6,109 +6,94 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from remargin.reports.svg.elements import (
-    WIDTH,
-    colour,
-    document,
-    element,
-    escape,
-    legend,
-    pixels,
-    shorten,
-    text,
-    tooltip,
-)
+from remargin.reports.svg.elements import colour, document, element, escape, legend, pixels, text, tooltip, wrapped
 
 if TYPE_CHECKING:
-    from remargin.reports.figures import Arrow, Circle, CirclePanel
+    from remargin.reports.circles import Arrow, Circle, CirclePanel, Sector
 
-_RADIUS = 82.0
-_HEIGHT = 2 * _RADIUS + 92
+_RADIUS = 82.0  # at most
+_NAMES = 32.0  # room for the names of points, left and right of a circle
+_ABOVE = 92.0  # and for them and a title, above and below it
+_SECTOR = 2 / 3  # of the radius of the circle, as in the paper
+_TITLE = 16.0  # height of a line of a title
+_NARROWEST, _WIDEST = 160.0, 380.0  # panel
 _LEVEL = 13.0  # between arrows that would cover each other
 _HEAD = 11.0
 _POINT = 4.5  # radius
-_LONGEST = 50.0  # degrees, of the strongest pull
-_TARGET, _ARROW = colour(2), colour(1)
+_REST, _ARROW = colour(2), colour(1)
 
 
-def draw_circle(figure: Circle, standalone: bool) -> str:
-    """A Circle as SVG, up to three panels in a row, and four in two rows."""
+def draw_circle(figure: Circle, standalone: bool, width: float) -> str:
+    """A Circle as SVG, at most so many pixels wide: three panels in a row, or two if there are four or no room."""
     columns = 2 if len(figure.panels) == 4 else min(3, len(figure.panels))
-    width = WIDTH / max(columns, 2)
-    strongest = max((abs(arrow.pull or 0) for panel in figure.panels for arrow in panel.arrows), default=0.0)
+    columns = min(columns, max(1, int(width / _NARROWEST)))
+    of_panel = min(width / columns, _WIDEST)
+    radius = min(_RADIUS, of_panel / 2 - _NAMES)
+    titles = [wrapped(panel.title, of_panel) for panel in figure.panels]
+    further = _TITLE * (max(map(len, titles)) - 1 if any(titles) else 0)
+    tall = 2 * radius + _ABOVE + further
     body = ""
     for i, panel in enumerate(figure.panels):
         column, row = i % columns, i // columns
-        place = f"translate({pixels((column + 0.5) * width)} {pixels((row + 0.5) * _HEIGHT + 10)})"
-        title = text(shorten(panel.title, width - 20), 0, -_RADIUS - 44, "strong", "middle")
-        body += element("g", title, _panel(panel, strongest), transform=place, class_="panel")
-    height = _HEIGHT * math.ceil(len(figure.panels) / columns)
-    keys, needed = legend(_keys(figure), WIDTH)
+        place = f"translate({pixels((column + 0.5) * of_panel)} {pixels((row + 0.5) * tall + 10 + further / 2)})"
+        lines = enumerate(reversed(titles[i]))
+        title = [text(line, 0, -radius - 44 - _TITLE * above, "strong", "middle") for above, line in lines]
+        body += element("g", *title, _panel(panel, radius), transform=place, class_="panel")
+    height, whole = tall * math.ceil(len(figure.panels) / columns), columns * of_panel
+    keys, needed = legend(_keys(figure), whole)
     body += element("g", keys or " ", transform=f"translate(0 {pixels(height + 6)})")
-    return document(columns * width, height + needed + 6, figure.title, describe(figure), body, standalone)
+    return document(whole, height + needed + 6, figure.title, describe(figure), body, standalone)
 
 
 def describe(figure: Circle) -> str:
     """What is to be seen, for those who cannot see it.
 
-    >>> from remargin.reports.figures import Arrow, Circle, CirclePanel
-    >>> panel = CirclePanel("static", {"q": 90, "d-1": -15}, [Arrow("d-1", -15, end=-45)])
-    >>> describe(Circle("pull", "", "", [panel]))
-    'Points on the unit circle, static: q at 90°, d-1 at -15°. d-1 is pulled 30° clockwise.'
+    >>> from remargin.reports.circles import Arrow, Circle, CirclePanel, Sector
+    >>> arrows, sectors = [Arrow("d-1", -15, end=-45)], [Sector("target", 225, 315)]
+    >>> describe(Circle("targets", "", "", [CirclePanel("static", {"q": 90, "d-1": -15}, arrows, {}, sectors)]))
+    'Points on the unit circle, static: q at 90°, d-1 at -15°. target: from 225° to 315°. d-1 moves 30° clockwise.'
     """
     sentences = []
     for panel in figure.panels:
         points = ", ".join(f"{label} at {angle:.4g}°" for label, angle in panel.points.items())
         sentences.append(f"Points on the unit circle, {panel.title}: {points}.")
+        sentences += [f"{_extent(sector)}." for sector in panel.sectors]
         sentences += [f"{_words(arrow)}." for arrow in panel.arrows]
     return " ".join(sentences)
 
 
-def degrees(arrow: Arrow, strongest: float) -> float:
-    """How many degrees an arrow covers, anticlockwise: up to its end, or in proportion to the strongest pull.
-
-    >>> from remargin.reports.figures import Arrow
-    >>> degrees(Arrow("d-1", 143, end=193), 0), degrees(Arrow("d-1", 143, pull=-0.2), 0.4)
-    (50, -25.0)
-    """
-    if arrow.end is not None:
-        return arrow.end - arrow.start
-    return _LONGEST * (arrow.pull or 0) / strongest if strongest else 0.0
-
-
-def _from(arrow: Arrow) -> float:
-    """Where an arrow begins: a pull at the edge of its point, so that a weak one is not hidden under it."""
-    edge = math.degrees((_POINT + 2) / _RADIUS)
-    return arrow.start + (math.copysign(edge, arrow.pull) if arrow.pull else 0.0)
-
-
 def _words(arrow: Arrow) -> str:
-    turn = arrow.pull if arrow.end is None else arrow.end - arrow.start
-    if not turn:
-        return f"{arrow.label} is not pulled"
-    way = "anticlockwise" if turn > 0 else "clockwise"
-    how_far = f"{abs(turn):.3g}°" if arrow.end is not None else f"with {abs(turn):.3g}"
-    return f"{arrow.label} is pulled {how_far} {way}"
+    if not arrow.turn:
+        return f"{arrow.label} does not move"
+    return f"{arrow.label} moves {abs(arrow.turn):.3g}° {'anticlockwise' if arrow.turn > 0 else 'clockwise'}"
 
 
-def _panel(panel: CirclePanel, strongest: float) -> str:
-    drawn = [element("circle", r=_RADIUS, class_="axis", stroke_dasharray="1 3")]
-    for label, angle in panel.targets.items():
-        x, y = _place(angle, _RADIUS)
-        disc = element("circle", tooltip(f"{label}: {angle:.4g}°"), cx=x, cy=y, r=9, class_="dot target")
-        drawn.append(element("g", disc, class_=_TARGET))
+def _extent(sector: Sector) -> str:
+    return f"{sector.label}: from {sector.start:.4g}° to {sector.end:.4g}°"
+
+
+def _panel(panel: CirclePanel, radius: float) -> str:
+    drawn = [
+        element("path", tooltip(_extent(sector)), d=_wedge(sector.start, sector.end, _SECTOR * radius), class_="sector")
+        for sector in panel.sectors
+    ]
+    drawn = [element("g", *drawn, class_=_REST)] if drawn else []
+    drawn.append(element("circle", r=radius, class_="axis", stroke_dasharray="1 3"))
+    for label, angle in panel.rests.items():
+        x, y = _place(angle, radius)
+        disc = element("circle", tooltip(f"{label} rests at {angle:.4g}°"), cx=x, cy=y, r=9, class_="dot rest")
+        drawn.append(element("g", disc, class_=_REST))
     taken: list[tuple[int, float, float]] = []
     for arrow in panel.arrows:
-        start, turn = _from(arrow), degrees(arrow, strongest)
-        low, high = sorted((start, start + turn))
+        low, high = sorted((arrow.start, arrow.end))
         level = next(i for i in range(99) if not any(i == j and _overlap(low, high, a, b) for j, a, b in taken))
         taken.append((level, low, high))
-        inner = _arrow(arrow, turn, _RADIUS - _LEVEL * level, strongest)
+        inner = _arrow(arrow, radius - _LEVEL * level)
         drawn.append(element("g", tooltip(_words(arrow)), inner, class_=f"arrow {_ARROW}"))
     for label, angle in panel.points.items():
-        x, y = _place(angle, _RADIUS)
+        x, y = _place(angle, radius)
         drawn.append(element("circle", tooltip(f"{label}: {angle:.4g}°"), cx=x, cy=y, r=_POINT, class_="mark point"))
-        drawn.append(_label(label, angle))
+        drawn.append(_label(label, angle, radius))
     return element("g", *drawn, class_="ink")
 
 
@@ -122,34 +107,39 @@ def _overlap(low: float, high: float, a: float, b: float) -> bool:
     return any(low < b + turn and a + turn < high for turn in (-360, 0, 360))
 
 
-def _arrow(arrow: Arrow, turn: float, radius: float, strongest: float) -> str:
-    """An arc and its head. A short one has a smaller head, and no pull has none."""
-    if not turn:
+def _arc(start: float, end: float, radius: float) -> str:
+    """From a place on the circle, where the pen is, to another."""
+    large, sweep = int(abs(end - start) > 180), int(end < start)
+    x, y = _place(end, radius)
+    return f"A{pixels(radius)} {pixels(radius)} 0 {large} {sweep} {pixels(x)} {pixels(y)}"
+
+
+def _wedge(start: float, end: float, radius: float) -> str:
+    x, y = _place(start, radius)
+    return f"M0 0L{pixels(x)} {pixels(y)}{_arc(start, end, radius)}Z"
+
+
+def _arrow(arrow: Arrow, radius: float) -> str:
+    """An arc and its head. A short one has a smaller head, and one that does not move has none."""
+    if not arrow.turn:
         return " "
-    strength = abs(arrow.pull) / strongest if arrow.pull is not None and strongest else 0.5
-    stroke = 1.5 + 2 * strength
-    start, sign = _from(arrow), math.copysign(1.0, turn)
-    end = start + turn
-    head = min(_HEAD * (0.8 + 0.4 * strength), math.radians(abs(turn)) * radius)
+    sign, end = math.copysign(1.0, arrow.turn), arrow.end
+    head = min(_HEAD, math.radians(abs(arrow.turn)) * radius)
     back = math.degrees(head / radius)
-    x0, y0 = _place(start, radius)
-    x1, y1 = _place(end - 0.7 * sign * back, radius)
-    large, sweep = int(abs(turn) > 180), int(turn < 0)
-    r = pixels(radius)
-    path = f"M{pixels(x0)} {pixels(y0)}A{r} {r} 0 {large} {sweep} {pixels(x1)} {pixels(y1)}"
+    x, y = _place(arrow.start, radius)
+    path = f"M{pixels(x)} {pixels(y)}{_arc(arrow.start, end - 0.7 * sign * back, radius)}"
     corners = [
         _place(end, radius),
         _place(end - sign * back, radius + head / 2),
         _place(end - sign * back, radius - head / 2),
     ]
     points = " ".join(f"{pixels(x)},{pixels(y)}" for x, y in corners)
-    arc = element("path", d=path, class_="line", stroke_width=stroke, style=f"stroke-width:{pixels(stroke)}")
-    return arc + element("polygon", points=points, fill="currentColor")
+    return element("path", d=path, class_="line") + element("polygon", points=points, fill="currentColor")
 
 
-def _label(label: str, angle: float) -> str:
+def _label(label: str, angle: float, radius: float) -> str:
     """A name outside the circle. Those of documents, d+ and d-1, are set as the paper sets them."""
-    x, y = _place(angle, _RADIUS + 20)
+    x, y = _place(angle, radius + 20)
     parts = re.fullmatch(r"(\w+?)([+-])(\w*)", label)
     if parts is None:
         return text(label, x, y + 4, "strong", "middle")
@@ -162,12 +152,13 @@ def _label(label: str, angle: float) -> str:
 def _keys(figure: Circle) -> list[tuple[str, str]]:
     """The legend: only of what is there."""
     keys = []
-    if any(panel.targets for panel in figure.panels):
-        keys.append((element("g", element("circle", cx=15, r=7, class_="dot"), class_=_TARGET), "target"))
-    arrows = [arrow for panel in figure.panels for arrow in panel.arrows]
-    if arrows:
+    if any(panel.sectors for panel in figure.panels):
+        wedge = element("path", d="M15 9L4 -7A19 19 0 0 1 26 -7Z", class_="sector")
+        keys.append((element("g", wedge, class_=_REST), "where a target is met"))
+    if any(panel.rests for panel in figure.panels):
+        keys.append((element("g", element("circle", cx=15, r=7, class_="dot"), class_=_REST), "where a negative rests"))
+    if any(panel.arrows for panel in figure.panels):
         line = element("path", d="M2 0H20", class_="line")
-        sample = element("g", line, element("polygon", points="29,0 18,-5 18,5", fill="currentColor"), class_=_ARROW)
-        longer = "; the longer, the stronger" if any(arrow.pull is not None for arrow in arrows) else ""
-        keys.append((sample, f"where the loss pulls it{longer}"))
+        head = element("polygon", points="29,0 18,-5 18,5", fill="currentColor")
+        keys.append((element("g", line, head, class_=_ARROW), "how it gets there"))
     return keys

@@ -9,53 +9,14 @@ import unicodedata
 from collections.abc import Iterator
 
 from remargin.errors import printable
+from remargin.reports.svg.style import COLOURS, STYLE, TEXT
 
-PAPER, DARK_PAPER = "#ffffff", "#14171b"
 WIDTH = 760
-TEXT = 12  # size of text
-COLOURS = 6
+_MARGIN = 12  # around a figure that stands alone
 # The first six: no two of them look alike in black and white.
 DASHES = (None, "7 3", "2 3", "9 3 2 3", "14 4", "4 2 1 2 1 2")
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "cross")
-# The colours of Okabe and Ito, which people with any colour vision can tell apart; without yellow, too pale on white.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-_DARK_COLOURS = ("#56b4e9", "#e2702a", "#1fb58b", "#d992b8", "#e69f00", "#3f8fd0")
 _INVALID = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML, even as a reference
-
-
-def _variables(ink: str, soft: str, axis: str, grid: str, paper: str, colours: tuple[str, ...]) -> str:
-    named = {"ink": ink, "soft": soft, "axis": axis, "grid": grid, "paper": paper}
-    named |= {f"c{i}": colour for i, colour in enumerate(colours)}
-    return "".join(f"--{name}:{value};" for name, value in named.items())
-
-
-_FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","DejaVu Sans",sans-serif'
-STYLE = f"""\
-.remargin-figure{{{_variables("#1b2026", "#59626d", "#8a939e", "#e8ebef", PAPER, _COLOURS)}}}
-@media screen and (prefers-color-scheme:dark){{
-.remargin-figure{{{_variables("#e8ebee", "#a3acb7", "#6d7681", "#2a3037", DARK_PAPER, _DARK_COLOURS)}}}
-}}
-.remargin-figure{{font:{TEXT}px {_FONT};font-variant-numeric:tabular-nums}}
-.remargin-figure text{{fill:var(--ink)}}
-.remargin-figure .tick,.remargin-figure .soft{{fill:var(--soft)}}
-.remargin-figure .tick{{font-size:11px}}
-.remargin-figure .strong{{font-weight:600}}
-.remargin-figure .heading{{font-weight:600;font-size:15px}}
-.remargin-figure .grid{{stroke:var(--grid);stroke-width:1}}
-.remargin-figure .axis{{stroke:var(--axis);stroke-width:1;fill:none}}
-.remargin-figure .paper{{fill:var(--paper)}}
-.remargin-figure .line{{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round;stroke-linecap:butt}}
-.remargin-figure .omitted{{fill:none;stroke:currentColor;stroke-width:1.5;stroke-dasharray:1 4;stroke-linecap:round}}
-.remargin-figure .band{{fill:currentColor;fill-opacity:.14;stroke:none}}
-.remargin-figure .edge{{fill:none;stroke:currentColor;stroke-width:1;stroke-opacity:.5}}
-.remargin-figure .mark{{fill:currentColor;stroke:var(--paper);stroke-width:1}}
-.remargin-figure .maximum{{fill:currentColor;stroke:var(--paper);stroke-width:2}}
-.remargin-figure .dot{{fill:currentColor;fill-opacity:.45;stroke:currentColor;stroke-opacity:.8;stroke-width:1}}
-.remargin-figure .mark:hover,.remargin-figure .dot:hover{{stroke:var(--ink);stroke-opacity:1}}
-.remargin-figure .ink{{color:var(--ink)}}
-.remargin-figure .grey{{color:var(--soft)}}
-{"".join(f".remargin-figure .k{i}{{color:var(--c{i})}}" for i in range(COLOURS))}
-"""
 
 
 def escape(text: str) -> str:
@@ -130,6 +91,18 @@ def shorten(content: str, width: float, size: float = TEXT) -> str:
     while content and width_of(content + "…", size) > width:
         content = content[:-1]
     return content.rstrip() + "…"
+
+
+def wrapped(content: str, width: float) -> list[str]:
+    """A text in lines that fit, two of them at most; the second is cut off if need be.
+
+    >>> wrapped("without in-batch negatives", 140), wrapped("adaptive", 140), wrapped("", 140)
+    (['without in-batch', 'negatives'], ['adaptive'], [])
+    """
+    words = content.split()
+    fitting = max((i for i in range(len(words) + 1) if width_of(" ".join(words[:i])) <= width), default=0) or 1
+    lines = [" ".join(words[:fitting]), " ".join(words[fitting:])]
+    return [shorten(line, width) for line in lines if line]
 
 
 def colour(i: int) -> str:
@@ -211,20 +184,19 @@ def legend(entries: list[tuple[str, str]], width: float, left: float = 0) -> tup
 
 
 def document(width: float, height: float, title: str, description: str, body: str, standalone: bool) -> str:
-    """The whole SVG. Standalone it has its style, its background and a visible title, so that it opens alone.
+    """The whole SVG. Standalone it has its style and its background, so that it opens alone.
+
+    The title is for those who point at it or have it read to them: what is to be seen has none, as in a paper.
 
     >>> document(90, 60, "Loss", "It falls.", "", standalone=False)[:80]
     '<svg viewBox="0 0 90 60" width="90" height="60" class="remargin-figure" role="im'
     """
     about = [tooltip(title), element("desc", escape(description))]
     if standalone:
-        top, margin = 34, 12
-        shown = text(shorten(title, width, 15), 0, 14, "heading")
-        moved = element("g", body or " ", transform=f"translate(0 {top})")
-        inner = element("g", shown, moved, transform=f"translate({margin} {margin})")
-        width, height = width + 2 * margin, height + top + 2 * margin
+        moved = element("g", body or " ", transform=f"translate({_MARGIN} {_MARGIN})")
+        width, height = width + 2 * _MARGIN, height + 2 * _MARGIN
         background = element("rect", width=width, height=height, class_="paper")
-        body = element("style", html.escape(STYLE, quote=False)) + background + inner
+        body = element("style", html.escape(STYLE, quote=False)) + background + moved
     width, height = math.ceil(width), math.ceil(height)
     return element(
         "svg",

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from remargin.reports.svg.axes import Axis, step_axis, value_axis
 from remargin.reports.svg.elements import (
-    WIDTH,
     colour,
     dash,
     document,
@@ -22,6 +21,7 @@ from remargin.reports.svg.elements import (
     text,
     tooltip,
     width_of,
+    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _APART = 26.0  # between the panels of a row
 _EDGE = 8.0  # inside a panel, left and right of the first and the last value
+_CAP = 3.0  # of the bar that shows an interval
+_TITLE = 16.0  # height of a line of a title
 _FEW = 25  # up to this many points have a mark each; on longer lines only some do
 _SOME = 6
 _MANY = 1000  # longer lines are drawn with the extremes of each pixel only
@@ -49,28 +51,30 @@ class _Frame:
         return self.y.parts[0].low
 
 
-def draw_lines(figure: LineFigure, standalone: bool) -> str:
-    """A LineFigure as SVG."""
+def draw_lines(figure: LineFigure, standalone: bool, width: float) -> str:
+    """A LineFigure as SVG, so many pixels wide."""
     names = list(dict.fromkeys(series.name for panel in figure.panels for series in panel.series))
-    body, top = _legend(figure, names)
+    body, top = _legend(figure, names, width)
     top += 4
     tallest = 260.0 if len(figure.rows) == 1 else 170.0
     columns = max(map(len, figure.rows))
     y_axes = [value_axis(_y_values(row), 0, 0).labels() for row in figure.rows]
     left = 30 + max(width_of(label, 11) for labels in y_axes for _, label in labels)
     right = max(12, _widest_x_label(figure) / 2 - _EDGE)
-    width = (WIDTH - left - right - _APART * (columns - 1)) / columns
+    of_panel = (width - left - right - _APART * (columns - 1)) / columns
     for i, row in enumerate(figure.rows):
-        top += 24 if any(panel.title for panel in row) else 8
+        titles = [[] if _above(figure, i, j) == p.title else wrapped(p.title, of_panel) for j, p in enumerate(row)]
+        top += 8 + _TITLE * max(map(len, titles))
         y = value_axis(_y_values(row), top + tallest, top)
         for j, panel in enumerate(row):
-            start = left + j * (width + _APART)
-            count = max(2, round(width / 64))
-            x = step_axis(_x_values(panel), start + _EDGE, start + width - _EDGE, panel.gap, count)
-            frame = _Frame(start, start + width, x, y)
+            start = left + j * (of_panel + _APART)
+            count = max(2, round(of_panel / 64))
+            first = start + _EDGE + (0 if panel.interval is None else 4 * _CAP)
+            x = step_axis(_x_values(panel), first, start + of_panel - _EDGE, panel.gap, count)
+            frame = _Frame(start, start + of_panel, x, y)
             below = figure.rows[i + 1][j] if i + 1 < len(figure.rows) and j < len(figure.rows[i + 1]) else None
             with_label = below is None or below.x_label != panel.x_label
-            inner = _axes(panel, frame, is_first=j == 0, with_label=with_label)
+            inner = _axes(panel, titles[j], frame, is_first=j == 0, with_label=with_label)
             inner += "".join(_drawn(panel, frame, names))
             body += element("g", inner, class_="panel")
         top += tallest + 22
@@ -78,7 +82,7 @@ def draw_lines(figure: LineFigure, standalone: bool) -> str:
             panel.x_label != below.x_label for panel, below in zip(row, figure.rows[i + 1], strict=False)
         )
         top += 18 if lowest else 8
-    return document(WIDTH, top, figure.title, describe(figure), body, standalone)
+    return document(width, top, figure.title, describe(figure), body, standalone)
 
 
 def describe(figure: LineFigure) -> str:
@@ -104,6 +108,8 @@ def describe(figure: LineFigure) -> str:
         if panel.floor is not None:
             below = sum(y is not None and y < panel.floor for series in panel.series for y in series.y)
             sentences.append(f"Below {panel.floor:.4g}, and so at the lower edge: {below:,} values.")
+        if panel.interval is not None:
+            sentences.append(f"A bar shows an interval of ±{panel.interval:.2g}.")
         if panel.gap:
             a, b = panel.gap
             hidden = sum(a < x < b for series in panel.series for x in series.x)
@@ -111,7 +117,7 @@ def describe(figure: LineFigure) -> str:
     return " ".join(sentences)
 
 
-def _legend(figure: LineFigure, names: list[str]) -> tuple[str, float]:
+def _legend(figure: LineFigure, names: list[str], width: float) -> tuple[str, float]:
     """One for all panels. It is left out if each has a single line and says already what that is."""
     if all(len(p.series) == 1 and p.series[0].name in (p.title, p.y_label) for p in figure.panels):
         return "", 0.0
@@ -121,7 +127,12 @@ def _legend(figure: LineFigure, names: list[str]) -> tuple[str, float]:
         line = element("path", d="M0 0H30", class_="line", stroke_dasharray=dash(i))
         sample = element("g", line, mark(i, 15, 0), class_=colour(i))
         entries.append((sample, name if name in drawn else f"{name} (no values)"))
-    return legend(entries, WIDTH)
+    return legend(entries, width)
+
+
+def _above(figure: LineFigure, i: int, j: int) -> str | None:
+    """The title of the panel above another one, which says what both are."""
+    return figure.rows[i - 1][j].title if i and j < len(figure.rows[i - 1]) else None
 
 
 def _widest_x_label(figure: LineFigure) -> float:
@@ -141,10 +152,25 @@ def _y_values(row: Sequence[Panel]) -> list[float]:
         low, high = panel.gap or (0.0, 0.0)
         outside = [values for series in panel.series for x, *values in series.rows() if not low < x < high]
         numbers += [v for of_point in outside for v in of_point if v is not None and v >= (panel.floor or -math.inf)]
-    return numbers
+    return numbers + _resolved(numbers, max((panel.interval or 0.0 for panel in row), default=0.0))
 
 
-def _axes(panel: Panel, frame: _Frame, is_first: bool, with_label: bool) -> str:
+def _resolved(values: Sequence[float], interval: float) -> list[float]:
+    """The ends of an axis, between 0 and 1, that is two intervals long around some values; none if they need more room.
+
+    >>> [round(end, 3) for end in _resolved([0.92, 0.93], 0.02)], _resolved([0.2, 0.93], 0.02)
+    ([0.885, 0.965], [])
+    >>> [round(end, 3) for end in _resolved([0.99, 1.0], 0.02)]
+    [0.92, 1.0]
+    """
+    if not interval or not values or max(values) - min(values) >= 4 * interval:
+        return []
+    middle = (min(values) + max(values)) / 2
+    middle = max(min(middle, 1 - 2 * interval), 2 * interval)
+    return [middle - 2 * interval, min(1.0, middle + 2 * interval)]
+
+
+def _axes(panel: Panel, title: Sequence[str], frame: _Frame, is_first: bool, with_label: bool) -> str:
     """Grid, ticks, labels and the title of a panel."""
     x, y, drawn = frame.x, frame.y, []
     stretches = _stretches(frame)
@@ -159,13 +185,14 @@ def _axes(panel: Panel, frame: _Frame, is_first: bool, with_label: bool) -> str:
         drawn.append(element("path", d=f"M{pixels(a)} {pixels(y.start)}H{pixels(b)}", class_="axis"))
     for at in [end for _, end in stretches[:-1]] + [start for start, _ in stretches[1:]]:
         drawn.append(element("path", d=f"M{pixels(at - 3)} {pixels(y.start + 5)}l6 -10", class_="axis break"))
-    if panel.title:
-        shown = shorten(panel.title, frame.right - frame.left)
-        drawn.append(text(shown, frame.left, y.end - 9, "strong"))
+    for i, line in enumerate(reversed(title)):
+        drawn.append(text(line, frame.left, y.end - 9 - _TITLE * i, "strong"))
     middle = (y.start + y.end) / 2
     if is_first:
         label = text(shorten(panel.y_label, y.start - y.end + 20), 0, 0, "soft", "middle")
         drawn.append(element("g", label, transform=f"translate(12 {pixels(middle)}) rotate(-90)"))
+    if panel.interval is not None:
+        drawn.append(_interval_bar(panel.interval, frame))
     if with_label:
         centre = (frame.left + frame.right) / 2
         drawn.append(text(shorten(panel.x_label, frame.right - frame.left), centre, y.start + 36, "soft", "middle"))
@@ -174,10 +201,21 @@ def _axes(panel: Panel, frame: _Frame, is_first: bool, with_label: bool) -> str:
     return "".join(drawn)
 
 
+def _interval_bar(interval: float, frame: _Frame) -> str:
+    """As tall as an interval, beside the y axis."""
+    part, x = frame.y.parts[0], frame.left + _CAP + 1
+    middle = (part.start + part.end) / 2
+    half = abs(part.at(part.low + interval) - part.start)
+    bar = f"M{pixels(x)} {pixels(middle - half)}V{pixels(middle + half)}"
+    caps = "".join(f"M{pixels(x - _CAP)} {pixels(y)}h{pixels(2 * _CAP)}" for y in (middle - half, middle + half))
+    return element("path", tooltip(f"an interval of ±{interval:.2g}"), d=bar + caps, class_="bar")
+
+
 def _stretches(frame: _Frame) -> list[tuple[float, float]]:
     """From where to where the panel reaches: in two parts if its axis is broken."""
     inner = [(part.start - _EDGE, part.end + _EDGE) for part in frame.x.parts]
-    return [(max(a, frame.left), min(b, frame.right)) for a, b in inner]
+    inner[0] = frame.left, inner[0][1]
+    return [(a, min(b, frame.right)) for a, b in inner]
 
 
 def _drawn(panel: Panel, frame: _Frame, names: list[str]) -> Iterator[str]:
