@@ -39,7 +39,7 @@ from remargin.training.settings import FitSettings
 BATCH, STEPS, TURNS = 32, 6, 3
 DIMENSION = 384
 SIZES = [1 << power for power in range(7, 17)]  # 128 to 65,536
-LARGEST_DIRECT = 4096  # beyond, the B x B matrices of two processes are too much beside other work
+LARGEST_DIRECT = 8192  # beyond, the B x B matrices of two processes are too much beside other work
 NO_TEXTS = Tokens(np.zeros(0, np.uint16), np.zeros(0, np.int64))
 
 

@@ -2,11 +2,13 @@
 
 Each artefact is read whole, and what was read becomes a text. A reader of a damaged copy must come to the same text, as
 the byte does not count, or to an error that names a file. A run file without gzip and a table of triplets have no
-checksum, as their formats leave no room for one: with .gz in their names they have gzip's.
+checksum, as their formats leave no room for one: with .gz in their names they have gzip's. Without, it is seen that a
+line was cut off, but not that lines are missing.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -22,9 +24,11 @@ from torch import nn
 from remargin import Run
 from remargin.data.collection import Collection
 from remargin.data.preparation import prepare
+from remargin.data.source import Text
 from remargin.data.tokens import TokenStore
 from remargin.data.triplets import Triplets
 from remargin.errors import InputError
+from remargin.files.executor import InThisProcess
 from remargin.model.checkpoint import Progress, load_checkpoint, save_checkpoint
 from remargin.model.encoder import BiEncoder
 from remargin.model.folder import verify_model
@@ -35,22 +39,28 @@ from remargin.retrieval.bm25 import BM25
 from remargin.retrieval.building import build_index
 from remargin.retrieval.hybrid import HybridSettings
 from remargin.retrieval.index_folder import open_parts
+from remargin.retrieval.searching import load_index
 from remargin.retrieval.settings import BackendSettings
+from remargin.retrieval.shards import encode_shards
 from remargin.retrieval.vectors import Vectors
 from remargin.study.results import TEST, Result
+from remargin.training.streaming.journal import StreamJournal
+from remargin.training.streaming.sources import open_source
 
+from .fuzzing.layouts import sparse_index
 from .fuzzing.stores import DOCUMENTS, QUERIES, _vectors
-from .fuzzing.world import World
+from .fuzzing.world import World, silent
 
 FLIPS = int(os.environ.get("REMARGIN_FLIPS", "30"))  # in each file
 CUTS = 5
 
 
 class Artefact(NamedTuple):
-    """A folder, and what is read of it."""
+    """A folder, what is read of it, and whether all that is damaged there is made again."""
 
     folder: Path
     read: Callable[[Path], Any]
+    heals: bool = False
 
 
 def store(world: World) -> Artefact:
@@ -87,8 +97,6 @@ def vectors(world: World) -> Artefact:
 
 
 def _index(world: World, name: str, settings: BackendSettings, hybrid: HybridSettings | None = None) -> Artefact:
-    from remargin.data.source import Text
-
     folder = world.root / f"damaged-{name}"
     texts = [Text(*item) for item in DOCUMENTS.items()]
     build_index(_vectors(world.encoder, world.root / f"{name}-v"), folder, settings, hybrid=hybrid, texts=texts)
@@ -108,6 +116,22 @@ def index_exact(world: World) -> Artefact:
 
 def index_int8(world: World) -> Artefact:
     return _index(world, "int8", BackendSettings(coding="int8"))
+
+
+def index_binary(world: World) -> Artefact:
+    return _index(world, "binary", BackendSettings(coding="binary", over_fetch=4))
+
+
+def index_milvus(world: World) -> Artefact:
+    """Our own files; the server keeps its own."""
+    pytest.importorskip("milvus_lite")
+    uri = str(world.root / "milvus.db")
+    return _index(world, "milvus", BackendSettings("milvus", factory="FLAT", uri=uri, over_fetch=1))
+
+
+def index_sparse(world: World) -> Artefact:
+    index = sparse_index(world)
+    return Artefact(index.folder, lambda folder: load_index(folder).search(QUERIES, 8).rankings)
 
 
 def index_hybrid(world: World) -> Artefact:
@@ -180,6 +204,58 @@ def run_file(world: World) -> Artefact:
     return Artefact(folder, lambda folder: Run.load(folder / "run.trec.gz").rankings)
 
 
+def stream_journal(world: World) -> Artefact:
+    """What a stream had taken when it was stopped: lines that a cut loses are taken again from where they came."""
+    lines, folder = world.root / "damaged-lines.jsonl", world.folder("damaged-stream")
+    rows = [{"query": f"q {i}", "positive": "a text", "negative": f"text {i}"} for i in range(9)]
+    lines.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"query": "neither"}]))
+
+    def read(folder: Path) -> Any:
+        work = world.root / "damaged-stream-work"
+        shutil.copytree(folder, work)
+        try:
+            journal = StreamJournal(work)
+            journal.add(open_source(str(lines), journal.positions, journal.sums, silent, False).take(99, closing=True))
+            return list(journal.read_on(0)), journal.positions, (work / "rejects.jsonl").read_text()
+        finally:
+            shutil.rmtree(work)
+
+    journal = StreamJournal(folder)
+    journal.add(open_source(str(lines), {}, journal.sums, silent, False).take(99, closing=True))
+    (folder / "rejects.jsonl").unlink()  # for people; written again
+    return Artefact(folder, read)
+
+
+class Stops(InThisProcess):
+    """Ends, like one who is killed, when a first piece of the work is done."""
+
+    def run(self, start: Any, items: Any) -> Iterator[Any]:
+        yield next(iter(super().run(start, items)))
+        raise KeyboardInterrupt
+
+
+def shards(world: World) -> Artefact:
+    """Of vectors, in the hidden folder that work goes on with: those that are damaged are encoded again."""
+    folder, texts = world.folder("damaged-shards"), [Text(*item) for item in DOCUMENTS.items()]
+
+    def encoded(folder: Path, executor: InThisProcess) -> Vectors:
+        return encode_shards(world.encoder, texts, folder / "vectors", executor, size=4, at_once=4)
+
+    with pytest.raises(KeyboardInterrupt):
+        encoded(folder, Stops())
+
+    def read(folder: Path) -> Any:
+        work = world.root / "damaged-shards-work"
+        shutil.copytree(folder, work)
+        try:
+            found = encoded(work, InThisProcess())
+            return np.asarray(found.matrix).tolist(), list(found.ids), found.hashes.tolist()
+        finally:
+            shutil.rmtree(work)
+
+    return Artefact(folder, read, heals=True)
+
+
 def section(world: World) -> Artefact:
     folder = world.folder("damaged-section")
     table = Table("Means", ["system", "a"], [Block("", [[Cell("BM25"), number(0.66)]])])
@@ -205,8 +281,8 @@ def result(world: World) -> Artefact:
 
 
 ARTEFACTS = [
-    store, triplets, vectors, index_exact, index_int8, index_hybrid, index_faiss, index_bm25, checkpoint, model,
-    prepared, run_file, section, result,
+    store, triplets, vectors, index_exact, index_int8, index_binary, index_hybrid, index_faiss, index_milvus,
+    index_bm25, index_sparse, checkpoint, model, prepared, run_file, stream_journal, shards, section, result,
 ]  # fmt: skip
 
 
@@ -253,4 +329,23 @@ def test_damage_is_named_or_makes_no_difference(
             (copy / name).write_bytes(content)
     print(f"{make.__name__}: {named:,} damages named, {harmless:,} without a difference")
     assert not wrong, "\n".join(wrong[:20])
-    assert named
+    assert named or artefact.heals
+
+
+def test_a_plain_run_file_that_is_cut_off_in_a_line_is_named(tmp_path: Path) -> None:
+    """Behind the score stands the tag, whose end means nothing: no part of a score is ever taken for all of it."""
+    whole, path = Run.of({f"q{i}": {f"d{j}": i + 0.37 * j for j in range(3)} for i in range(3)}), tmp_path / "run.trec"
+    whole.save(path)
+    content, named = path.read_bytes(), 0
+    for end in range(1, len(content)):
+        path.write_bytes(content[:end])
+        lines = content[:end].decode().splitlines()
+        fields = [line.split() for line in lines]
+        if len(fields[-1]) < 6:
+            named += 1
+            with pytest.raises(InputError, match=rf"run\.trec:{len(lines)}: "):
+                Run.load(path)
+        else:
+            scores = {(query, id): whole.rankings[query][id] for query, _, id, *_ in fields}
+            assert {(q, id): s for q, found in Run.load(path).rankings.items() for id, s in found.items()} == scores
+    assert named > len(content) / 2

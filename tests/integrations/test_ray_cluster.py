@@ -204,12 +204,12 @@ def test_a_cluster_that_is_running_is_used_by_its_address_and_left_as_it_was(
     BiEncoder.from_pretrained(tiny_encoder("bert"), pooling="mean").save(model)
     cross_encoder(tiny_encoder("bert")).save(teacher)
     mined = ("mine", "--data", collection, "--model", model, "--negatives", "model")
-    taught = ("teach", "--data", collection, "--triplets", tmp_path / "mine-local", "--model", teacher)
+    taught = ("teach", "--data", collection, "--triplets", tmp_path / "mine-local.tsv", "--model", teacher)
     verbs = [("encode", "--data", collection, "--model", model), mined, taught]
     at = ("--ray-address", cluster.address, "--threads", "1")
     for verb in verbs:
         for engine, options in (("local", ("--threads", "1")), ("ray", at)):
-            out = tmp_path / f"{verb[0]}-{engine}"
+            out = tmp_path / f"{verb[0]}-{engine}{'' if verb[0] == 'encode' else '.tsv'}"
             command = [sys.executable, "-m", "remargin", *verb, "--out", out, "--engine", engine, *options]
             done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
@@ -218,7 +218,7 @@ def test_a_cluster_that_is_running_is_used_by_its_address_and_left_as_it_was(
     for other in ("ray", "here"):
         assert same(tmp_path / "encode-local", tmp_path / f"encode-{other}")
     for verb_name in ("mine", "teach"):
-        assert (tmp_path / f"{verb_name}-local").read_bytes() == (tmp_path / f"{verb_name}-ray").read_bytes()
+        assert (tmp_path / f"{verb_name}-local.tsv").read_bytes() == (tmp_path / f"{verb_name}-ray.tsv").read_bytes()
     assert not ray.is_initialized()
     connect(cluster)  # which counts who connects to it
     assert int.from_bytes(bytes.fromhex(ray.get_runtime_context().get_job_id()), "little") == len(verbs) + 2

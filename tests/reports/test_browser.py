@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from remargin import report
 from remargin.reports.page import write_page
 
 from .conftest import HOSTILE, made_up
 
 pytestmark = pytest.mark.browser
-PUBLISHED = sorted((Path(__file__).parents[2] / "results" / "paper").glob("*/report.html"))
+STUDIES = sorted((Path(__file__).parents[2] / "results" / "paper").iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -69,19 +70,33 @@ def test_the_page_shows_everything_and_loads_nothing(browser: Any, page_file: Pa
     context.close()
 
 
-@pytest.mark.parametrize("published", PUBLISHED, ids=lambda page: page.parent.name)
-def test_a_published_page_is_whole(browser: Any, published: Path) -> None:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+@pytest.fixture(scope="module", params=STUDIES, ids=lambda study: study.name)
+def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a packed study, as `remargin report` makes it."""
+    out = tmp_path_factory.mktemp("published") / "report.html"
+    report([request.param], out)
+    return out
+
+
+@pytest.mark.parametrize("width", [1100, 360])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_published_page_is_whole(browser: Any, published: Path, scheme: str, width: int) -> None:
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
     page = context.new_page()
     complaints: list[str] = []
     requests: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     page.goto(published.as_uri(), wait_until="networkidle")
     assert page.locator(".table tbody td.number").count() > 10
-    assert page.locator("svg").count() >= 2
+    assert page.locator("svg").count() >= 6
     all_drawn(page)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate(OUTSIDE) == []
+    if width == 1100:  # nothing has to be scrolled
+        wider = page.eval_on_selector_all(".scroll", "all => all.map(e => e.scrollWidth - e.clientWidth)")
+        assert max(wider) <= 0
     assert (complaints, requests) == ([], [published.as_uri()])
     context.close()
 
@@ -124,6 +139,10 @@ def all_drawn(page: Any) -> None:
         assert drawn["hidden"] == []
         assert drawn["outside"] == []
 
+
+# What reaches beyond the page to the right, other than inside a part that scrolls by itself.
+OUTSIDE = """[...document.querySelectorAll("main *, header *")].filter(e => !e.closest(".scroll, pre")
+    && e.getBoundingClientRect().right > window.innerWidth + 1).map(e => e.outerHTML.slice(0, 99))"""
 
 # How many shapes and texts have an extent, which of them are hidden, and which are cut off.
 VISIBLE = """svg => {

@@ -5,8 +5,9 @@ computes the loss of the whole batch, and sends the gradient of its own vectors 
 weights are then added up. There is no loss scale that depends on the number of processes: the sum over the parts is the
 gradient of the whole batch.
 
-`DistributedDataParallel` is not used. It averages gradients while a backward pass goes through its wrapper of the
-model; our engine computes with a copy of the weights, perhaps from CUDA graphs, and fills the gradients in afterwards.
+`DistributedDataParallel` is not used, nor a strategy of Fabric, which wraps it. It averages gradients while a backward
+pass goes through its wrapper of the model; our engine computes with a copy of the weights, perhaps from CUDA graphs,
+and fills the gradients in afterwards.
 """
 
 from __future__ import annotations
