@@ -21,6 +21,7 @@ from remargin.paper.compared import (
     row_score,
     time_text,
 )
+from remargin.paper.dev_curves import DevCurve, dev_curve
 from remargin.paper.findings import ByTest
 from remargin.paper.published import published_baselines
 from remargin.paper.ranked import index_costs
@@ -63,6 +64,7 @@ class BaselineRow:
         seconds: training up to the best model, with sweeps and teachers.
         triplets: seen by the best model; 0 if no validation was above that before training.
         joules: the energy of the GPU in `seconds`; None unless it was recorded for all of them.
+        curves: nDCG@10 on dev over its training run.
     """
 
     scores: Mapping[str, RowScore]
@@ -71,6 +73,7 @@ class BaselineRow:
     seconds: float
     triplets: int
     joules: float | None = None
+    curves: tuple[DevCurve, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,10 @@ def _baseline_table(results: Results, rows: dict[System, FirstSeed], test: str) 
     reference = best(TAS_B)
     compared = compare_in_groups(scores, reference.name)
     row_scores = {
-        name: {measure: row_score(compared[measure][name], mean(name, measure)) for measure in (MEASURE, RECALL)}
+        name: {
+            measure: row_score(compared[measure][name], mean(name, measure), None, [scores[name]])
+            for measure in (MEASURE, RECALL)
+        }
         for name in scores
     }
     return BaselineTable(
@@ -183,6 +189,7 @@ def _baseline_table(results: Results, rows: dict[System, FirstSeed], test: str) 
                 row.seconds,
                 row.result.best_triplets,
                 row.joules,
+                (dev_curve(row.result, MEASURE),),
             )
             for system, row in rows.items()
         },

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from remargin.data.training_data import TrainingData
 from remargin.errors import InputError
+from remargin.evaluation.comparison import Scores
 from remargin.files.atomic import refuse_existing
 from remargin.model.ahead import ahead
 from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, random_state, save_checkpoint
@@ -82,6 +83,7 @@ def train(
     resume: bool = False,
     say: Callable[[str], None] = tell,
     observe: Callable[[int, Tensor, Tensor, Tensor], None] | None = None,
+    validated: Callable[[int, Scores], None] | None = None,
     ranks: Ranks = ALONE,
 ) -> Fitted:
     """Fine-tune a model on prepared triplets: the loop under `fit`.
@@ -105,6 +107,8 @@ def train(
         say: called with progress messages.
         observe: called with the number of each batch, from 0, and its vectors: queries, positives and negatives, a row
             each.
+        validated: called after each validation with the step and the measures of every query. If training is resumed,
+            validations after the checkpoint come again.
         ranks: the processes that train together. Each of them calls this; what only the leader does with the arguments
             (validate, log, say, write) the others need not be given.
 
@@ -160,7 +164,7 @@ def train(
         fabric.strategy.precision.load_state_dict(precision_state)
         say(f"resuming after step {progress.step:,}")
     ranks.spread([tensor for module in modules.values() for tensor in module.state_dict().values()])
-    best = Best(out, validator, settings.patience, progress)
+    best = Best(out, validator, settings.patience, progress, validated)
     if ranks.leads:
         best.restore()
     say(_describe(device, batches, settings, ranks))
