@@ -34,11 +34,11 @@ FROM_FILES = "a study that is made again from its files (without --data)"
 GRIDS, COLLECTIONS, TRAIN = "Grids and seeds", "Collections", "Training"
 
 EXPERIMENT_HELP = """
-One or several of: loss-geometry (figure 2), static-margins (figure 3), adaptive-margins (figure 4), distributed-margins
-(figure 5), target-evolution (figure 6), instance (table 2), variants (table 3), baselines (table 4), zero-shot (table
-5), memory (mixed precision and 8-bit states); claims (only the verdicts on the paper's claims); or all. Not the paper's
-and not in all: beyond (the recipe of `remargin fit` against a tuned rival, at home and away), beyond-rivals,
-beyond-variants, beyond-paper, beyond-constants, beyond-lengths, beyond-path, beyond-factors.
+One or several of: loss-geometry (figures 1 and 2), static-margins (figure 3), adaptive-margins (figure 4),
+distributed-margins (figure 5), target-evolution (figure 6), instance (table 2), variants (tables 1 and 3), baselines
+(table 4), zero-shot (table 5), memory (mixed precision and 8-bit states); claims (only the verdicts on the paper's
+claims); or all. Not the paper's and not in all: beyond (the recipe of `remargin fit` against a tuned rival, at home and
+away), beyond-rivals, beyond-variants, beyond-paper, beyond-constants, beyond-lengths, beyond-path, beyond-factors.
 """
 
 
@@ -263,7 +263,7 @@ def reproduce(
         remargin reproduce all --out study
     """
     import remargin
-    from remargin.paper.claims.table import checked_only
+    from remargin.paper.claims.table import told_only
     from remargin.paper.experiments import ALL, CLAIMS
     from remargin.paper.regimes import study_folder
     from remargin.reports.sections import Section
@@ -291,7 +291,7 @@ def reproduce(
             ALL,
             CLAIMS,
         ):  # the page has all claims
-            print_tables(map(checked_only, section.tables))
+            print_tables(map(told_only, section.tables))
         print()
     tell(f"wrote {made.page}")
     return {"out": out, "page": made.page, "sections": made.sections}

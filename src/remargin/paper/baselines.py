@@ -22,6 +22,7 @@ from remargin.paper.compared import (
     row_score,
     time_text,
 )
+from remargin.paper.dev_curves import DevCurve, dev_curve
 from remargin.paper.findings import ByTest
 from remargin.paper.published import published_baselines
 from remargin.paper.ranked import index_costs
@@ -69,7 +70,7 @@ class BaselineRow:
         seconds: training up to the best model, with sweeps and teachers.
         triplets: seen by the best model; 0 if no validation was above that before training.
         joules: the energy of the GPU in `seconds`; None unless it was recorded for all of them.
-        seeds: how many training runs it is the mean of.
+        curves: nDCG@10 on dev over the training run of each seed.
     """
 
     scores: Mapping[str, RowScore]
@@ -78,7 +79,12 @@ class BaselineRow:
     seconds: float
     triplets: float
     joules: float | None = None
-    seeds: int = 1
+    curves: tuple[DevCurve, ...] = ()
+
+    @property
+    def seeds(self) -> int:
+        """How many training runs it is the mean of."""
+        return len(self.curves)
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,10 @@ def _baseline_table(results: Results, rows: dict[System, Row], test: str) -> Bas
     compared = compare_in_groups(scores, reference.name)
     return BaselineTable(
         {system: _baseline_row(row, compared, test) for system, row in rows.items()},
-        bm25={measure: row_score(compared[measure][BM25], mean(BM25, measure)) for measure in (MEASURE, RECALL)},
+        bm25={
+            measure: row_score(compared[measure][BM25], mean(BM25, measure), None, [scores[BM25]])
+            for measure in (MEASURE, RECALL)
+        },
         reference=reference,
         best_teacher=best(TEACHERS),
     )
@@ -186,7 +195,11 @@ def _baseline_row(row: Row, compared: Compared, test: str) -> BaselineRow:
     chosen, seeds = row.trained.chosen, row.trained.results
     return BaselineRow(
         {
-            measure: row_score(compared[measure][chosen.system.name], *mean_and_deviation(seeds, measure, test))
+            measure: row_score(
+                compared[measure][chosen.system.name],
+                *mean_and_deviation(seeds, measure, test),
+                [result.test(test) for result in seeds],
+            )
             for measure in (MEASURE, RECALL)
         },
         chosen.tuned_to,
@@ -194,7 +207,7 @@ def _baseline_row(row: Row, compared: Compared, test: str) -> BaselineRow:
         row.seconds,
         row.trained.triplets,
         row.joules,
-        len(seeds),
+        tuple(dev_curve(result, MEASURE) for result in seeds),
     )
 
 

@@ -216,7 +216,7 @@ def draw_experiments(results: Results, names: Sequence[str]) -> list[Path]:
 
 
 def _drawn(results: Results, names: Sequence[str]) -> list[Path]:
-    findings, folders = Findings(), list[Path]()
+    findings, folders = Findings(triplets=results.plan.triplets), list[Path]()
     lacking: NotTrained | None = None
     for experiment in _experiments(names):
         try:
@@ -239,7 +239,7 @@ def _drawn(results: Results, names: Sequence[str]) -> list[Path]:
 
 def verdicts(results: Results) -> list[Verdict]:
     """The verdict on each claim, from all results of a study."""
-    findings = Findings()
+    findings = Findings(triplets=results.plan.triplets)
     _add_others(findings, results)
     return check_claims(findings)
 

@@ -12,7 +12,7 @@ from remargin.data.triplets import triplets_hash
 from remargin.errors import InputError
 from remargin.files.atomic import is_scratch, locked, resolved
 from remargin.files.headers import read_header, write_header
-from remargin.files.shapes import FieldsOf
+from remargin.files.shapes import Count, FieldsOf
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.model.tokenizer import TextSettings
 from remargin.reports.sections import FILE as SECTION
@@ -31,6 +31,14 @@ OPTIONAL = ("zero_shot", "also_test")  # not every experiment needs them
 AS_BEFORE = {"validation_split": DEV, "index": EXACT}  # of the plan of a study that does not know them
 
 
+class Backbone(TypedDict):
+    """What a backbone is, for people."""
+
+    parameters: Count
+    pooling: str
+    dimension: Count
+
+
 class StudyHeader(TypedDict):
     """study.json. Older studies lack some of it."""
 
@@ -40,6 +48,7 @@ class StudyHeader(TypedDict):
     texts: NotRequired[str]
     models: dict[str, str]
     lengths: NotRequired[dict[str, Annotated[dict[str, Any], FieldsOf(TextSettings)]]]
+    backbones: NotRequired[dict[str, Backbone]]
     zero_shot: list[str]
     stems: NotRequired[dict[str, list[str]]]
     also_test: NotRequired[list[str]]
@@ -91,10 +100,12 @@ def describe(
         InputError: for a split without judgments, and for a first-stage run of other queries or documents.
     """
     (data,) = column.parts
-    models, lengths = {}, {}
+    models, lengths, described = {}, {}, {}
     for name, path in backbones.items():
         encoder = BiEncoder.from_pretrained(path, lengths=PAPER_LENGTHS)
         models[name], lengths[name] = encoder.fingerprint(), asdict(encoder.text_settings)
+        parameters = sum(weights.numel() for weights in encoder.parameters())
+        described[name] = Backbone(parameters=parameters, pooling=encoder.pooling, dimension=encoder.dimension)
     return {
         "format": FORMAT,
         "data": column.name,
@@ -102,6 +113,7 @@ def describe(
         "texts": texts_hash(data),
         "models": models,
         "lengths": lengths,
+        "backbones": described,
         "zero_shot": [column.name for column in zero_shot],
         "stems": {column.name: stems(column) for column in zero_shot},
         "also_test": [column.name for column in also_test],
@@ -162,7 +174,7 @@ def _joined(now: dict[str, Any], before: dict[str, Any], path: Path, own_grids: 
         now["plan"] = now["plan"] | {name: before["plan"][name] for name in GRIDS if name in before["plan"]}
     if different := _differences(now, before):
         raise InputError(f"is of another study: {', '.join(different)}", file=path, do=AGAIN)
-    for name in ("models", "lengths", "tested_on"):
+    for name in ("models", "lengths", "backbones", "tested_on"):
         now[name] = before.get(name, {}) | now[name]
     return now
 

@@ -6,6 +6,7 @@
       runs/KEY/test.csv.gz    the measures of every test query; last.csv.gz those of the last model instead of the best
       runs/KEY/zero-shot/     the same on other collections
       runs/KEY/blend.json     the path from the start to the trained weights on dev; test@0.5.csv.gz: measures on it
+      runs/KEY/dev.json       the measures of every dev query at each validation
       runs/KEY/targets.csv.gz the targets of the first and last batches
       work/                   tokens, triplets and models while they are needed; may be deleted
 
@@ -31,6 +32,8 @@ from remargin.progress import tell
 from remargin.study.blending import CHOSEN, find_blend, model_at, point_of
 from remargin.study.blending import FILE as BLEND
 from remargin.study.columns import Column, find_column, require_distinct, test_columns
+from remargin.study.dev_scores import FILE as DEV
+from remargin.study.dev_scores import DevLog
 from remargin.study.header import WORK, describe, read_study, take_folder
 from remargin.study.plan import Plan
 from remargin.study.rankings import Rankings
@@ -145,13 +148,16 @@ class Study:
         if result is None or not (fitted / "best").exists():
             if result is not None:  # its scores are of a model that is no more
                 lacking += [what for what in result.scores if what in self.rankings and what not in lacking]
-            for name in (FILE, BLEND):  # killed from here on, it counts as not done
+            for name in (FILE, BLEND, DEV):  # killed from here on, it counts as not done
                 (folder / name).unlink(missing_ok=True)
             self._forget_models(fitted)
             result = self._train(spec, fitted, second_teacher)
             if (fitted / TARGETS).exists():
                 with new_file(folder / f"{TARGETS}.gz", overwrite=True) as out:
                     out.write((fitted / TARGETS).read_bytes())
+            dev = DevLog(fitted / DEV).scores([step for step, _ in result.trained])
+            if dev is not None:  # else training began before there were such files
+                dev.save(folder / DEV)
             result.save()
             remove_folder(fitted / "checkpoint")
         for what in lacking:

@@ -174,6 +174,7 @@ class Validator:
         ):
             self._ranking.owners = owners
         self._parts: tuple[list[Packed], Tensor] | None = None
+        self.per_query: dict[str, dict[str, float]] = {}  # the measures of each query at the last call
 
     @cached_property
     def language(self) -> str:
@@ -181,7 +182,7 @@ class Validator:
         return choose_language(self._asked_language, self.collection.documents.values())
 
     def __call__(self, engine: Encodes, similarity: Similarity) -> dict[str, float]:
-        """The measures' means with the model as it is now. The texts are packed at the first call, and kept."""
+        """The measures' means with the model as it is now; `per_query` has each query's. Texts are packed once."""
         if self._parts is None:
             parts, order = engine.parts(self._texts)
             self._parts = parts, torch.from_numpy(np.argsort(order)).to(engine.device)
@@ -189,7 +190,9 @@ class Validator:
         vectors = engine.evaluate(parts)[back]
         if similarity == "cosine":
             vectors = nn.functional.normalize(vectors, dim=1)
-        return evaluate_from(self._relevant, self.ranked(vectors), self.qrels, self._measures).means
+        evaluation = evaluate_from(self._relevant, self.ranked(vectors), self.qrels, self._measures)
+        self.per_query = evaluation.per_query
+        return evaluation.means
 
     def evaluate(self, model: BiEncoder) -> Evaluation:
         """The measures of each query with a model, as it encodes: for intervals, and to compare models.
