@@ -31,6 +31,7 @@ from remargin.model.encoder import PAPER_LENGTHS
 from remargin.training.settings import FitSettings
 
 BATCH, STEPS, TURNS, DOCUMENTS = 32, 4, 3, 1024
+PROFILE = "## Where the time of encoding goes"  # a section of the results, by encode_profile.py
 
 
 def our_fit(model: Path, data: Path, precision: str) -> float:
@@ -128,7 +129,9 @@ def main() -> None:
     ]
     print("\n".join(lines))
     if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text("\n".join(lines) + "\n")
+        file = Path(sys.argv[1])
+        _, heading, profile = file.read_text().partition(PROFILE) if file.exists() else ("", "", "")
+        file.write_text("\n".join(lines) + "\n" + (f"\n{heading}{profile}" if heading else ""))
 
 
 def _processor() -> str:

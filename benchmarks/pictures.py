@@ -67,7 +67,7 @@ def blending() -> LineFigure:
 
 def geometry() -> Circle:
     """The paper's figure 2."""
-    (figure,) = loss_geometry.draw(None, loss_geometry.findings()).figures
+    _, figure = loss_geometry.draw(None, loss_geometry.findings()).figures
     assert isinstance(figure, Circle)
     return figure
 

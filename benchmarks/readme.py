@@ -18,9 +18,10 @@ from pathlib import Path
 
 from remargin.paper.beyond.collections import draw_together
 from remargin.paper.beyond.requirements import BLENDED_RIVAL, RECIPE, RIVAL
-from remargin.paper.claims.claim import FAILS, HOLDS, OPEN
 from remargin.paper.claims.table import CLAIMS
+from remargin.paper.deciding import FAILS, HOLDS, OPEN
 from remargin.paper.pages import draw_packed
+from remargin.paper.regimes import TITLES
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table
 from remargin.study.results import Results
@@ -86,20 +87,35 @@ def _cells(row: list[Cell]) -> list[Cell]:
 
 def claims() -> str:
     """Every claim, with the verdict of each study."""
-    verdicts = {study: [row[2].text for row in sections(study)["claims"].tables[0].blocks[0].rows] for study in STUDIES}
-    counts = {study: Counter(column) for study, column in verdicts.items()}
-    totals = "; ".join(f"on {study} {count[HOLDS]} hold, {count[FAILS]} do not" for study, count in counts.items())
     rows = [
         [
             Cell(claim.text),
             Cell(claim.where),
-            *(Cell(column[number].replace(OPEN, "–")) for column in verdicts.values()),
+            *(Cell(_verdicts(study)[number].replace(OPEN, "–")) for study in STUDIES),
         ]
         for number, claim in enumerate(CLAIMS)
     ]
-    table = Table("", ["claim", "section", *verdicts], [Block("", rows)]).markdown()
-    summary = f"The paper's {len(CLAIMS)} claims: {totals}; – could not be checked"
-    return f"<details><summary>{summary}</summary>\n\n{table}\n</details>\n"
+    table = Table("", ["claim", "section", *STUDIES], [Block("", rows)]).markdown()
+    return f"{verdicts()}\n<details><summary>Each claim; – cannot be told</summary>\n\n{table}\n</details>\n"
+
+
+def verdicts() -> str:
+    """How many claims have each verdict, and in which regime."""
+    counts = {study: Counter(_verdicts(study)) for study in STUDIES}
+    totals = (
+        f"on {study} {count[HOLDS]} hold, {count[FAILS]} do not, and {count[OPEN]} cannot be told"
+        for study, count in counts.items()
+    )
+    plans = {study: Results.open(ROOT / "results" / "paper" / study, say=lambda line: None).plan for study in STUDIES}
+    (regime,), (triplets,) = {plan.regime for plan in plans.values()}, {plan.triplets for plan in plans.values()}
+    return (
+        f"Of the paper's {len(CLAIMS)} claims, {'; '.join(totals)}: all in {TITLES[regime]}, with "
+        f"{triplets:,} triplets a training run.\n"
+    )
+
+
+def _verdicts(study: str) -> list[str]:
+    return [row[2].text for row in sections(study)["claims"].tables[0].blocks[0].rows]
 
 
 @cache
@@ -147,4 +163,4 @@ def updated(text: str, tables: Sequence[Callable[[], str]] = (variants, baseline
 
 if __name__ == "__main__":
     PAPER.write_text(updated(PAPER.read_text()))
-    README.write_text(updated(README.read_text(), [recipe]))
+    README.write_text(updated(README.read_text(), [recipe, verdicts]))

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 
 class Part(NamedTuple):
-    """A part of a data set: its queries, the lines of its TREC qrels, and its docpairs (ids)."""
+    """A part of a data set: its queries, the lines of its TREC qrels, its docpairs (ids), and those of its run."""
 
     queries: Mapping[str, str] | None = None
     qrels: str | None = None
     docpairs: Sequence[Sequence[str]] | None = None
+    run: str | None = None
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def registered_with(name: str, folder: Path, documents: Mapping[str, str], parts
     """Parts of a data set, by what follows its name, as ir_datasets has them; afterwards, all is as it was."""
     from ir_datasets import registry
     from ir_datasets.datasets.base import Dataset
-    from ir_datasets.formats import TrecQrels, TsvDocPairs, TsvDocs, TsvQueries
+    from ir_datasets.formats import TrecQrels, TrecScoredDocs, TsvDocPairs, TsvDocs, TsvQueries
     from ir_datasets.util import LocalDownload
 
     def written(file: str, text: str) -> Any:
@@ -35,7 +36,7 @@ def registered_with(name: str, folder: Path, documents: Mapping[str, str], parts
     docs = TsvDocs(written("docs.tsv", table(list(documents.items()))), namespace=name, count_hint=len(documents))
     before: dict[str, Any] = dict(registry._registered)
     try:
-        for part, (queries, qrels, docpairs) in parts.items():
+        for part, (queries, qrels, docpairs, run) in parts.items():
             file = part.replace("/", "-")
             provided: list[Any] = [docs]
             if queries is not None:
@@ -44,6 +45,8 @@ def registered_with(name: str, folder: Path, documents: Mapping[str, str], parts
                 provided.append(TrecQrels(written(f"{file}.qrels", qrels), dict.fromkeys(range(4), "")))
             if docpairs is not None:
                 provided.append(TsvDocPairs(written(f"{file}-docpairs.tsv", table(docpairs))))
+            if run is not None:
+                provided.append(TrecScoredDocs(written(f"{file}.run", run)))
             full = f"{name}/{part}" if part else name
             registry._registered.pop(full, None)
             registry.register(full, Dataset(*provided))

@@ -82,10 +82,12 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.split("|")]
 
 
-def test_the_study_of_the_recipe_stands_in_readme() -> None:
+def test_the_study_of_the_recipe_and_the_verdicts_stand_in_readme() -> None:
     readme = script()
-    assert readme.updated(README, [readme.recipe]) == README  # else: python benchmarks/readme.py
-    assert readme.updated(README.replace("the default of fit", "fit's default"), [readme.recipe]) == README
+    tables = [readme.recipe, readme.verdicts]
+    assert readme.updated(README, tables) == README  # else: python benchmarks/readme.py
+    assert readme.updated(README.replace("the default of fit", "fit's default"), tables) == README
+    assert readme.updated(README.replace(" claims, on medquad", " claims, on medquad 1"), tables) == README
     table = readme.beyond_section().tables[2]
     of = {row[0].text: row[table.header.index("squadmix home")].value for block in table.blocks for row in block.rows}
     behind = of[readme.RIVAL.text] - of[readme.RECIPE.text]

@@ -117,3 +117,13 @@ def test_fit_teach_and_curve_take_docpairs(registered: Path, remargin: Any, tiny
     half = {line.split("\t")[0] for line in (out / "runs" / "0.5" / "triplets.tsv").read_text().splitlines()[1:]}
     assert len(half) == 8
     assert half < set(Collection.load(DATA, "train").queries)
+
+
+def test_a_teacher_is_trained_on_docpairs(registered: Path, tiny_model: Any) -> None:
+    from remargin.model.cross_encoder import CrossEncoder
+    from remargin.teacher.training import train_cross_encoder
+
+    model, train = CrossEncoder.from_pretrained(tiny_model()), Collection.load(DATA, "train")
+    assert train_cross_encoder(model, train, TRIPLETS, registered / "teacher").triplets == 32
+    with pytest.raises(InputError, match="no such file; check the path"):
+        train_cross_encoder(model, train, registered / "nothing.tsv", registered / "other")

@@ -32,7 +32,8 @@ SNAPSHOT = Path(__file__).with_name("pinned.json")
 CONFIGS, PACKED = ROOT / "configs" / "paper", ROOT / "results" / "paper"
 OURS = ("beyond.yaml", "beyond-small.yaml")  # configurations of experiments that are not the paper's
 BY_MACHINE = ("save_every",)  # more seldom on a GPU; changes no result
-ELSEWHERE = ("data", "model", "out", "budget", "zero_shot", "also_test", "triplets")  # of a configuration, not a plan
+ELSEWHERE = ("data", "model", "out", "budget", "zero_shot", "also_test", "triplets",
+             "first_stage")  # of a configuration, not a plan  # fmt: skip
 
 IN_FULL = ("the paper", "medquad")
 

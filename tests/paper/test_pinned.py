@@ -32,6 +32,7 @@ AS_BEFORE: Settings = {
     "loss.margin_weight": 0.5,  # of the softmax loss alone
     "loss.spread": "row",  # of the softmax loss alone
     "loss.dims": None,  # whole vectors only
+    "lora": None,  # all weights
 }
 MINING_AS_BEFORE: Settings = {
     "bound": None,

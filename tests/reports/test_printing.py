@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from remargin.errors import InputError
+from remargin.paper.loss_geometry import overview
 from remargin.reports.figures import Figure, LineFigure, Panel, Series
 from remargin.reports.printing import COLUMN, PAGE, width_of_print, write_figures
 from remargin.reports.sections import Section
@@ -37,7 +38,7 @@ def tall() -> LineFigure:
     return LineFigure("tall", "A title that is not in the figure", "", [panels])
 
 
-FIGURES = [wide(), tall(), circle()]
+FIGURES = [wide(), tall(), circle(), overview()]
 
 
 @pytest.fixture(scope="module")
@@ -134,4 +135,4 @@ def test_figures_of_every_kind_and_hostile_names_are_written(tmp_path: Path) -> 
 
 
 def test_columns() -> None:
-    assert [width_of_print(figure) for figure in FIGURES] == [PAGE, COLUMN, COLUMN]
+    assert [width_of_print(figure) for figure in FIGURES] == [PAGE, COLUMN, COLUMN, COLUMN]

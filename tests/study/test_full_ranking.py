@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,7 +33,18 @@ def test_a_full_ranking_is_search_and_evaluate(tiny_model: Any, monkeypatch: pyt
     assert FullRanking(collection).measure(None, "").means[MEASURE] == pytest.approx(bm25.means[MEASURE])
 
 
-def test_a_recall_may_count_high_grades_only(tiny_model: Any) -> None:
-    collection = Collection.load("docstrings:email,logging", "test")
+def test_a_recall_counts_high_grades_where_there_are_some(tiny_model: Any) -> None:
+    binary = Collection.load("docstrings:email,logging", "test")
     model = BiEncoder.from_pretrained(tiny_model())
-    assert FullRanking(collection, relevant=2).measure(model, "tiny").means[RECALL] == 0.0
+    others = list(binary.documents)
+    graded = {
+        query: dict.fromkeys(judged, 3) | {others[i]: 1} | {others[-1 - i]: 2}
+        for i, (query, judged) in enumerate(binary.qrels.items())
+    }
+    measured = FullRanking(replace(binary, qrels=graded), relevant=2).measure(model, "tiny").per_query
+    run = search(binary, "exact", model, passage_length="off")
+    for measure, strict in {"R@100": "R(rel=2)@100", RECALL: "R(rel=2)@1000", MEASURE: MEASURE}.items():
+        assert measured[measure] == pytest.approx(evaluate(run, graded, strict).per_query[strict])
+    assert measured["R@100"] != pytest.approx(evaluate(run, graded, "R@100").per_query["R@100"])
+    of_ones = FullRanking(binary, relevant=2).measure(model, "tiny")  # MS MARCO's dev has no other grade
+    assert of_ones.per_query == FullRanking(binary).measure(model, "tiny").per_query

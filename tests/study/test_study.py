@@ -323,7 +323,7 @@ def test_tables_are_made_for_every_test_collection(study_folder: Path) -> None:
     study = Results.open(study_folder, say=silent)
     assert list(study.tests.values()) == ["json,csv,string,textwrap", "email,logging"]
     _, what = study.tests
-    _, further, published = Section.load(study_folder / "variants").tables
+    _, further, published, _ = Section.load(study_folder / "variants").tables
     assert (further.title, published.title) == ("Target variants on email,logging", "Published for MS MARCO")
     spec = choose(study, "tiny", DISTRIBUTED).spec
     every = [study.run(replace(spec, seed=seed)).test(what)[MEASURE].values() for seed in PLAN.seeds]

@@ -13,7 +13,7 @@ import pytest
 from remargin import InputError
 from remargin.files.headers import read_header, write_header
 from remargin.paper.baselines import EASY_BINS_DROPPED, TEACHERS
-from remargin.paper.claims.claim import OPEN
+from remargin.paper.deciding import OPEN
 from remargin.paper.experiments import EXPERIMENTS
 from remargin.paper.running import draw_experiments, run_experiments, verdicts
 from remargin.paper.systems import ADAPTIVE, BESIDE, DISTRIBUTED, EXPLICIT_MEAN

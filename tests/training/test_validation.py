@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,28 @@ def test_a_run_of_other_queries_or_documents_is_refused(prepared: Path) -> None:
         Validator(prepared, "dev", settings(), Run.of({"q1": {"d1": 1.0}}))
     with pytest.raises(InputError, match="id 'z': the first-stage run has a document that is not in the collection"):
         Validator(prepared, "dev", settings(), Run.of({"q41": {"d1": 2.0, "z": 1.0}}))
+
+
+def test_binary_measures_count_high_grades_where_there_are_some(
+    prepared: Path, model: BiEncoder, tmp_path: Path
+) -> None:
+    dev, measure = Collection.load(prepared, "dev"), "Success@5"
+    some = list(dev.documents)[:9]
+    graded = {query: {**dict.fromkeys(some, 1), **dict.fromkeys(judged, 3)} for query, judged in dev.qrels.items()}
+    shutil.copytree(prepared, tmp_path / "graded")
+    rows = [f"{query}\t{document}\t{grade}" for query, judged in graded.items() for document, grade in judged.items()]
+    (tmp_path / "graded" / "qrels" / "dev.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows, ""]))
+
+    def measured(folder: Path, relevant: int) -> dict[str, float]:
+        validator = Validator(folder, "dev", settings(validation_depth=None), also=[measure], relevant=relevant)
+        run, means = validator.rank(model), validator.evaluate(model).means
+        chosen = engine_of(model, settings())
+        assert validator(chosen, model.similarity)[measure] == means[measure]
+        return {"binarised": means[measure]} | evaluate(run, graded, [measure, "Success(rel=2)@5"]).means
+
+    strict, loose = (measured(tmp_path / "graded", relevant) for relevant in (2, 1))
+    assert strict["binarised"] == strict["Success(rel=2)@5"] < loose["binarised"] == loose[measure]
+    assert measured(prepared, 2)["binarised"] == measured(prepared, 1)["binarised"] > 0  # all its grades are 1
 
 
 def test_an_unknown_measure_is_refused_before_training(prepared: Path) -> None:

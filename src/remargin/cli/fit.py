@@ -209,6 +209,10 @@ def fit(
     eight_bit: Annotated[
         bool | None, _option(SPEED, "8-bit optimiser states (needs bitsandbytes).", "no-eight-bit")
     ] = None,
+    lora: Annotated[
+        int | None,
+        _option(SPEED, "LoRA: rank of low-rank changes to train, which takes less memory.", "train all weights"),
+    ] = None,
     engine: Annotated[str | None, _option(SPEED, "Batch layout: packed (no padding), padded, or auto.", "auto")] = None,
     compile: Annotated[
         str | None,

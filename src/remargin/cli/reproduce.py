@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 PLAN = ("preset", "rates", "rate_extensions", "seeds", "margins", "temperatures", "teacher_scales", "batch_size",
         "other_batch_size", "sweep_triplets", "validate_every", "validation_queries", "validation_depth",
-        "full_validation", "patience", "relevant")  # fmt: skip
-TRAINING = ("model", "budget", "zero_shot", "also_test", "triplets", "jobs", "plan", "epoch", *PLAN)
+        "full_validation", "patience", "relevant", "validation_split", "index")  # fmt: skip
+TRAINING = ("model", "budget", "zero_shot", "also_test", "triplets", "first_stage", "jobs", "plan", "epoch", *PLAN)
 FROM_FILES = "a study that is made again from its files (without --data)"
 GRIDS, COLLECTIONS, TRAIN = "Grids and seeds", "Collections", "Training"
 
 EXPERIMENT_HELP = """
-One or several of: loss-geometry (figure 2), static-margins (figure 3), adaptive-margins (figure 4), distributed-margins
-(figure 5), target-evolution (figure 6), instance (table 2), variants (table 3), baselines (table 4), zero-shot (table
-5), memory (mixed precision and 8-bit states); claims (only the verdicts on the paper's claims); or all. Not the paper's
-and not in all: beyond (the recipe of `remargin fit` against a tuned rival, at home and away), beyond-rivals,
-beyond-variants, beyond-paper, beyond-constants, beyond-lengths, beyond-path, beyond-factors.
+One or several of: loss-geometry (figures 1 and 2), static-margins (figure 3), adaptive-margins (figure 4),
+distributed-margins (figure 5), target-evolution (figure 6), instance (table 2), variants (tables 1 and 3), baselines
+(table 4), zero-shot (table 5), memory (mixed precision and 8-bit states); claims (only the verdicts on the paper's
+claims); or all. Not the paper's and not in all: beyond (the recipe of `remargin fit` against a tuned rival, at home and
+away), beyond-rivals, beyond-variants, beyond-paper, beyond-constants, beyond-lengths, beyond-path, beyond-factors.
 """
 
 
@@ -96,10 +96,28 @@ def reproduce(
             show_default="mined with BM25",
         ),
     ] = None,
+    first_stage: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run file of the validation queries to re-rank, or irds:NAME, the official one of a data set of "
+            "ir_datasets, such as irds:msmarco-passage/trec-dl-2019/judged.",
+            rich_help_panel=COLLECTIONS,
+            show_default="BM25",
+        ),
+    ] = None,
+    index: Annotated[
+        str | None,
+        typer.Option(
+            help="What ranks the test queries of tables 3 and 4: exact, or faiss, the paper's index (HNSW over 32-byte "
+            "OPQ codes, the first 1,000 re-ranked exactly), with what it costs beside it.",
+            rich_help_panel=COLLECTIONS,
+            show_default="exact",
+        ),
+    ] = None,
     relevant: Annotated[
         int | None,
         typer.Option(
-            help="Lowest grade that recall counts as relevant; 2 for TREC-DL.",
+            help="Lowest grade that R and Success count as relevant, in splits that have such grades; 2 for TREC-DL.",
             rich_help_panel=COLLECTIONS,
             show_default="1",
         ),
@@ -142,6 +160,14 @@ def reproduce(
     validate_every: Annotated[
         int | None, typer.Option(help="Triplets between validations.", rich_help_panel=TRAIN, show_default="64,000")
     ] = None,
+    validation_split: Annotated[
+        str | None,
+        typer.Option(
+            help="Split that chooses margins, rates and when to stop: dev, or test, which the paper reports, too.",
+            rich_help_panel=TRAIN,
+            show_default="dev",
+        ),
+    ] = None,
     validation_queries: Annotated[
         int | None,
         typer.Option(help="Maximum number of validation queries.", rich_help_panel=TRAIN, show_default="500"),
@@ -149,13 +175,15 @@ def reproduce(
     validation_depth: Annotated[
         int | None,
         typer.Option(
-            help="BM25's documents to re-rank for a validation query.", rich_help_panel=TRAIN, show_default="1000"
+            help="The first stage's documents to re-rank for a validation query.",
+            rich_help_panel=TRAIN,
+            show_default="1000",
         ),
     ] = None,
     full_validation: Annotated[
         bool | None,
         typer.Option(
-            help="Rank all documents for a validation query, instead of re-ranking BM25's.",
+            help="Rank all documents for a validation query, instead of re-ranking the first stage's.",
             rich_help_panel=TRAIN,
             show_default="off",
         ),
@@ -218,7 +246,7 @@ def reproduce(
         remargin reproduce all --out study
     """
     import remargin
-    from remargin.paper.claims.table import checked_only
+    from remargin.paper.claims.table import told_only
     from remargin.paper.experiments import ALL, CLAIMS
     from remargin.paper.regimes import study_folder
     from remargin.reports.sections import Section
@@ -233,13 +261,11 @@ def reproduce(
         given = {name: context.params[name] for name in PLAN if context.params[name] not in (None, [], ())}
         given |= {"triplets": epoch} if epoch is not None else {}
         typed = [name for name in given if is_typed(context, name)]  # what a configuration says is to be scaled
-        arguments = (
-            *(experiments, out, data, model_names(model or []), budget, zero_shot or [], also_test or [], triplets),
-            *(jobs, given, typed, say),
-        )
+        models, others = model_names(model or []), (zero_shot or [], also_test or [])
+        arguments = (data, models, budget, *others, triplets, first_stage, jobs, given, typed, say)
         if plan:
-            return _show_plan(remargin.planned(*arguments, regime=regime))
-        made = remargin.reproduce(*arguments, regime=regime)
+            return _show_plan(remargin.planned(experiments, out, *arguments, regime=regime))
+        made = remargin.reproduce(experiments, out, *arguments, regime=regime)
     for section in map(Section.load, made.sections):
         show("\n".join(section.summary))
         if section.name != CLAIMS:
@@ -248,7 +274,7 @@ def reproduce(
             ALL,
             CLAIMS,
         ):  # the page has all claims
-            print_tables(map(checked_only, section.tables))
+            print_tables(map(told_only, section.tables))
         print()
     tell(f"wrote {made.page}")
     return {"out": out, "page": made.page, "sections": made.sections}

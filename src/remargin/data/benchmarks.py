@@ -8,7 +8,8 @@ Known pitfalls, and how they are handled here:
 - CQADupStack is twelve collections. Its value is the mean of the twelve means, not the mean over all queries.
 - Touché-2020 is version 2, with the corrected judgments. Its first version gives quite other values.
 - BEIR measures MS MARCO on dev. Its test split is TREC-DL 2019.
-- Grades: nDCG takes them as gains. TREC-DL counts 2 and more as relevant in all other measures, R(rel=2)@1000.
+- Grades: nDCG takes them as gains. TREC-DL counts 2 and more as relevant in all other measures: R(rel=2)@1000,
+  Success(rel=2)@100.
 - Unjudged documents count as not relevant; `Evaluation.judged` says how many there are.
 - Documents without text are kept and counted; judgments may name them.
 - Judgments for documents that the corpus lacks stop the load. `skip_bad` sets them aside.

@@ -38,6 +38,21 @@ def doc_pairs(name: str) -> Iterator[tuple[str, str, str]]:
     return ((pair.query_id, pair.doc_id_a, pair.doc_id_b) for pair in _guarded(name, dataset.docpairs_iter))
 
 
+def scored_documents(name: str) -> Iterator[tuple[str, str, float]]:
+    """The first-stage run of a data set, one document at a time: the ids of query and document, and the score.
+
+    Raises:
+        InputError: at once if the data set is not known or has no run; later if it cannot be read.
+    """
+    dataset = _find(name)
+    if dataset is None:
+        raise _unknown(name)
+    if not dataset.has_scoreddocs():
+        do = "choose one that has, such as irds:msmarco-passage/trec-dl-2019/judged"
+        raise InputError(f"irds:{name} has no first-stage run", do=do)
+    return ((doc.query_id, doc.doc_id, float(doc.score)) for doc in _guarded(name, dataset.scoreddocs_iter))
+
+
 def _find(name: str) -> Any:
     """The data set of that name; None if there is none."""
     try:

@@ -69,9 +69,9 @@ def evaluate(
 
     Documents without a judgment count as not relevant; `Evaluation.judged` says how many have one. nDCG takes the grade
     itself as gain, so that a 3 weighs three times as much as a 1. R, RR, AP, P and Success only ask whether a document
-    is relevant: whether its grade is 1 or more. TREC-DL wants 2 or more there: write R(rel=2)@1000. Negative grades,
-    TREC's marks for junk, are as good as none. Against a collection, documents that are the query itself are left out;
-    see `Collection.self_matches`.
+    is relevant: whether its grade is 1 or more. TREC-DL wants 2 or more there: write R(rel=2)@1000, Success(rel=2)@100.
+    Negative grades, TREC's marks for junk, are as good as none. Against a collection, documents that are the query
+    itself are left out; see `Collection.self_matches`.
 
     Args:
         run: the run, or a TREC run file.
@@ -118,6 +118,47 @@ def _evaluate(run: Run, qrels: Judgments, parsed: Mapping[str, Any]) -> Evaluati
     per_query = {name: values[measure] for name, measure in parsed.items()}
     judged = {name: _judged(rankings, qrels, judged_cutoff(name)) for name in parsed}
     return Evaluation(per_query, [query for query in qrels if query not in rankings], judged)
+
+
+def evaluate_from(relevant: int, run: Run, qrels: Judgments, measures: Sequence[str]) -> Evaluation:
+    """The same for judgments in memory, where binary measures count documents from some grade on, under their names.
+
+    Args:
+        relevant: the lowest grade that R, RR, AP, P and Success count; a measure that names its own keeps that.
+        run: the run.
+        qrels: grades by query and document.
+        measures: names as ir_measures has them.
+
+    Example:
+        >>> run = Run.of({"q": {"a": 2.0, "b": 1.0}})
+        >>> evaluate_from(2, run, {"q": {"a": 1, "b": 3}}, ["Success@1", "R@2", "nDCG@1"]).means
+        {'Success@1': 0.0, 'R@2': 1.0, 'nDCG@1': 0.3333333333333333}
+    """
+    return _evaluate(run, qrels, {name: _parse(_counting(name, relevant)) for name in measures})
+
+
+def relevant_grade(qrels: Judgments, wanted: int) -> int:
+    """The lowest grade that binary measures count with some judgments: the one that is wanted, if there is one so high.
+
+    Judgments without one are binary themselves, so 1 is enough there. So one level goes with TREC-DL's grades of 0 to 3
+    and with MS MARCO's own, which are all 1.
+
+    >>> relevant_grade({"q": {"a": 3, "b": 1}}, 2), relevant_grade({"q": {"a": 1}}, 2)
+    (2, 1)
+    """
+    return wanted if any(grade >= wanted for judged in qrels.values() for grade in judged.values()) else 1
+
+
+def _counting(measure: str, relevant: int) -> str:
+    """The measure with a lowest relevant grade, if it is one that asks for that and does not say it itself.
+
+    >>> _counting("R@1000", 2), _counting("nDCG@10", 2), _counting("Success(rel=3)@100", 2)
+    ('R(rel=2)@1000', 'nDCG@10', 'Success(rel=3)@100')
+    """
+    parsed = _parse(measure)
+    if relevant == 1 or "rel" not in parsed.SUPPORTED_PARAMS or "rel" in parsed.params:
+        return measure
+    return str(parsed(rel=relevant))
 
 
 def require_measures(names: Iterable[str]) -> None:

@@ -110,6 +110,8 @@ class Compute(nn.Module):
         if model.projection is not None:
             self.projection = copy.deepcopy(model.projection).to(dtype)
             self.sources += _same(self.projection, model.projection)
+        for mine, masters in self.sources:
+            mine.requires_grad_(masters[0].requires_grad)  # what is frozen keeps nothing for a gradient
         trained = [(mine, masters) for mine, masters in self.sources if masters[0].requires_grad]
         self.trained = [mine for mine, _ in trained]
         self.masters = [master for _, masters in trained for master in masters]

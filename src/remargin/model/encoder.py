@@ -18,6 +18,7 @@ from remargin.files.atomic import new_folder
 from remargin.files.shapes import encodable
 from remargin.losses.inputs import Similarity
 from remargin.model import folder as model_folder
+from remargin.model import lora
 from remargin.model.ahead import ahead
 from remargin.model.backbone import checked_length, longest_input
 from remargin.model.compute import Compute, weights_state
@@ -353,14 +354,18 @@ class BiEncoder(nn.Module):
         state = (dtype, self.pooling, self.dims, weights_state(self))
         if self._copy is None or self._copy[0] != state:
             self._copy = None  # two copies at once might not fit
-            self._copy = (state, Compute(self, dtype).freeze())
+            with lora.merged(self.backbone):
+                self._copy = (state, Compute(self, dtype).freeze())
         return self._copy[1]
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Write a folder that `from_pretrained` and `SentenceTransformer(folder)` load with the same vectors."""
         backbone: Any = self.backbone
         with new_folder(folder, overwrite, marker=OURS) as out, quiet_transformers():
-            backbone.save_pretrained(out)
+            with lora.merged(self.backbone):
+                backbone.save_pretrained(out)
+            if lora.adapted_layers(self.backbone):
+                lora.save_adapter(self.backbone, self.name, out / lora.FOLDER)
             self.hf_tokenizer.save_pretrained(out)
             settings = model_folder.Settings(
                 transformer=out,

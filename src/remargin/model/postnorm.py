@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
 from remargin.model.dropping import computed_twice, drop
+from remargin.model.lora import LoraLinear
 from remargin.model.packing import NO_KERNELS, AttentionDropout, Kernels, Packed, attend
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "mpnet")
@@ -169,12 +170,16 @@ class _Copier:
         return self.parameter(embedding.weight)
 
     def linear(self, *layers: nn.Linear) -> nn.Linear:
-        """One layer that gives the outputs of all of them side by side."""
+        """One layer that gives the outputs of all of them side by side, each with its low-rank change if it has one."""
         joint = nn.Linear(1, 1, bias=layers[0].bias is not None, device="meta")
         joint.in_features, joint.out_features = layers[0].in_features, sum(layer.out_features for layer in layers)
         joint.weight = self.parameter(*(layer.weight for layer in layers))
         if joint.bias is not None:
             joint.bias = self.parameter(*(layer.bias for layer in layers))
+        adapted = [layer for layer in layers if isinstance(layer, LoraLinear)]
+        if len(adapted) == len(layers):
+            down, up = self.parameter(*(a.lora_a for a in adapted)), self.parameter(*(a.lora_b for a in adapted))
+            return LoraLinear.of(joint.weight, joint.bias, down, up, [a.out_features for a in adapted])
         return joint
 
     def norm(self, layer: nn.LayerNorm) -> _Norm:

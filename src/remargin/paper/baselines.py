@@ -21,8 +21,10 @@ from remargin.paper.compared import (
     row_score,
     time_text,
 )
+from remargin.paper.dev_curves import DevCurve, dev_curve
 from remargin.paper.findings import ByTest
 from remargin.paper.published import published_baselines
+from remargin.paper.ranked import index_costs
 from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, BESIDE, DISTRIBUTED, UNTUNED, measured_runs, taught
 from remargin.reports.comparison import DAGGER
 from remargin.reports.sections import Section
@@ -62,6 +64,7 @@ class BaselineRow:
         seconds: training up to the best model, with sweeps and teachers.
         triplets: seen by the best model; 0 if no validation was above that before training.
         joules: the energy of the GPU in `seconds`; None unless it was recorded for all of them.
+        curves: nDCG@10 on dev over its training run.
     """
 
     scores: Mapping[str, RowScore]
@@ -70,6 +73,7 @@ class BaselineRow:
     seconds: float
     triplets: int
     joules: float | None = None
+    curves: tuple[DevCurve, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,8 @@ def draw(results: Results, findings: ByTest[BaselineTable]) -> Section:
         for collection, by_collection in findings.collections()
     ]
     summary = [_summary(model, table) for model, table in findings.own.items()]
+    rows = {model: _rows(results, model) for model in findings.own}
+    tables += index_costs(results, {m: {s.name: [row.result] for s, row in rows[m].items()} for m in rows})
     settings = {"teacher": teacher, "bound": BOUND}
     return Section("baselines", "Baselines", summary, [*tables, _published()], [], settings, [])
 
@@ -168,7 +174,10 @@ def _baseline_table(results: Results, rows: dict[System, FirstSeed], test: str) 
     reference = best(TAS_B)
     compared = compare_in_groups(scores, reference.name)
     row_scores = {
-        name: {measure: row_score(compared[measure][name], mean(name, measure)) for measure in (MEASURE, RECALL)}
+        name: {
+            measure: row_score(compared[measure][name], mean(name, measure), None, [scores[name]])
+            for measure in (MEASURE, RECALL)
+        }
         for name in scores
     }
     return BaselineTable(
@@ -180,6 +189,7 @@ def _baseline_table(results: Results, rows: dict[System, FirstSeed], test: str) 
                 row.seconds,
                 row.result.best_triplets,
                 row.joules,
+                (dev_curve(row.result, MEASURE),),
             )
             for system, row in rows.items()
         },

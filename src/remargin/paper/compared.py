@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from remargin.evaluation.comparison import ComparedRun, Scores, compare_scores
 from remargin.evaluation.significance import widest_interval
+from remargin.paper.deciding import PerSeed
 from remargin.paper.systems import PAPER
 from remargin.reports.tables import MISSING, Cell
 from remargin.study.plan import Plan
@@ -30,6 +31,7 @@ class RowScore:
         better: whether it is significantly better.
         reference: whether it is the reference itself: the best of the paper's targets, or the best TAS-B run.
         deviation: the standard deviation over seeds, if there are several.
+        per_seed: each query's value with each seed.
     """
 
     mean: float
@@ -37,9 +39,10 @@ class RowScore:
     better: bool = False
     reference: bool = False
     deviation: float | None = None
+    per_seed: PerSeed = field(default=(), repr=False)
 
 
-def row_score(compared: ComparedRun, mean: float, deviation: float | None = None) -> RowScore:
+def row_score(compared: ComparedRun, mean: float, deviation: float | None, measured: Sequence[Scores]) -> RowScore:
     """The score of a row that was compared with the reference."""
     difference = compared.difference
     return RowScore(
@@ -48,6 +51,7 @@ def row_score(compared: ComparedRun, mean: float, deviation: float | None = None
         better=difference is not None and difference.different and difference.mean.mean > 0,
         reference=difference is None,
         deviation=deviation,
+        per_seed=[scores[compared.measure] for scores in measured],
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from remargin.paper.compared import resolution, resolution_text
+from remargin.paper.dev_curves import DevCurve, dev_curve
+from remargin.paper.ranked import validated
 from remargin.paper.systems import ADAPTIVE, ADAPTIVE_IN_BATCH, DISTRIBUTED, whole_run
 from remargin.reports.figures import LineFigure, Panel, Series
 from remargin.reports.sections import Section
@@ -21,29 +23,10 @@ from remargin.study.tasks import Task
 Systems = tuple[System, ...]
 
 
-@dataclass(frozen=True)
-class Maximum:
-    """The highest validation of a training run by one measure.
-
-    Attributes:
-        highest: its value.
-        at: after which share of training.
-        validation: the number of the validation, from 1.
-        triplets: how many had been seen.
-        last: the value of the last validation.
-    """
-
-    highest: float
-    at: float
-    validation: int
-    triplets: int
-    last: float
+Curves = Mapping[System, Mapping[int, Mapping[str, DevCurve]]]  # by system, batch size and measure
 
 
-Maxima = Mapping[System, Mapping[int, Mapping[str, Maximum]]]  # by system, batch size and measure
-
-
-def curves(name: str, title: str, systems: Systems) -> Experiment[Mapping[str, Maxima]]:
+def curves(name: str, title: str, systems: Systems) -> Experiment[Mapping[str, Curves]]:
     """The experiment that shows some systems over training."""
     return Experiment(
         name,
@@ -76,27 +59,20 @@ def _runs(results: Results, model: str, system: System) -> dict[int, Result]:
     return {size: results.run(spec) for size, spec in specs.items()}
 
 
-def _findings(systems: Systems, results: Results) -> Mapping[str, Maxima]:
-    def maxima(model: str) -> Maxima:
+def _findings(systems: Systems, results: Results) -> Mapping[str, Curves]:
+    def of_model(model: str) -> Curves:
         return {
-            system: {size: _maxima(result, size) for size, result in _runs(results, model, system).items()}
+            system: {
+                size: {measure: dev_curve(result, measure) for measure in (MEASURE, HITS)}
+                for size, result in _runs(results, model, system).items()
+            }
             for system in systems
         }
 
-    return results.of_models(maxima)
+    return results.of_models(of_model)
 
 
-def _maxima(result: Result, size: int) -> dict[str, Maximum]:
-    maxima = {}
-    for measure in (MEASURE, HITS):
-        values = [validation[measure] for _, validation in result.trained]
-        place = values.index(max(values))
-        step, _ = result.trained[place]
-        maxima[measure] = Maximum(values[place], step / result.steps, place + 1, step * size, values[-1])
-    return maxima
-
-
-def _draw(systems: Systems, name: str, title: str, results: Results, findings: Mapping[str, Maxima]) -> Section:
+def _draw(systems: Systems, name: str, title: str, results: Results, findings: Mapping[str, Curves]) -> Section:
     plan, sizes = results.plan, _sizes(results.plan)
     table, figure = _table(findings, plan), _figure(results, list(findings), systems, name, title)
     shares = [
@@ -112,7 +88,7 @@ def _draw(systems: Systems, name: str, title: str, results: Results, findings: M
     return Section(name, title, summary, [table], [figure], settings, [])
 
 
-def _table(findings: Mapping[str, Maxima], plan: Plan) -> Table:
+def _table(findings: Mapping[str, Curves], plan: Plan) -> Table:
     rows = [
         [
             Cell(model),
@@ -120,7 +96,7 @@ def _table(findings: Mapping[str, Maxima], plan: Plan) -> Table:
             Cell(str(size)),
             number(maxima[MEASURE].highest),
             number(maxima[MEASURE].at, 2),
-            number(maxima[MEASURE].last),
+            number(maxima[MEASURE].means[-1]),
             number(maxima[HITS].highest),
             number(maxima[HITS].at, 2),
         ]
@@ -159,7 +135,7 @@ def _figure(results: Results, models: list[str], systems: Systems, name: str, ti
     return LineFigure(
         name,
         f"{title} over training",
-        f"{results.name}, dev: BM25's documents re-ranked. Dots mark maxima. {resolution_text(results.plan)}",
+        f"{validated(results)}. Dots mark maxima. {resolution_text(results.plan)}",
         [[panel(system, sizes, measure) for system, sizes in columns] for measure in (MEASURE, HITS)],
     )
 

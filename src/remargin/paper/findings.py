@@ -21,6 +21,8 @@ class NotFound(LookupError):
 class Findings:
     """The findings of experiments. An experiment is the key to its own, whose type is thereby known.
 
+    `triplets` says how long a training run behind them is, if that is known.
+
     >>> words = Experiment("words", tasks=lambda results: (), findings=lambda results: {"tiny": 3}, draw=print)
     >>> Findings({"words": {"tiny": 3}})[words]["tiny"]
     3
@@ -29,8 +31,8 @@ class Findings:
     remargin.paper.findings.NotFound: there is no words
     """
 
-    def __init__(self, by_name: Mapping[str, Any] | None = None) -> None:
-        self._by_name = dict(by_name or {})
+    def __init__(self, by_name: Mapping[str, Any] | None = None, triplets: int | None = None) -> None:
+        self._by_name, self.triplets = dict(by_name or {}), triplets
 
     def __getitem__(self, experiment: Experiment[F]) -> F:
         if experiment.name not in self._by_name:

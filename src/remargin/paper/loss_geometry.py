@@ -1,4 +1,4 @@
-"""The paper's figure 2: the targets of each loss, and where it moves negatives, from the gradients of the losses."""
+"""The paper's figures 1 and 2: what training takes; targets, and where negatives move, from the losses' gradients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from remargin.losses.margin import MarginLoss
 from remargin.reports.circles import Arrow, Circle, CirclePanel, Sector
 from remargin.reports.sections import Section
+from remargin.reports.stages import Stage, StagePanel, Stages
 from remargin.reports.tables import Block, Cell, Table, number
 from remargin.study.experiment import Experiment
 from remargin.study.results import Results
@@ -83,7 +84,31 @@ def draw(results: Results | None, findings: Mapping[str, Geometry]) -> Section:
         "a negative that is unlike the positive. Distributed targets hold every margin against the targets of all "
         "negatives: a distribution, whose mean decides where a negative rests if its gradient is stopped."
     ]
-    return Section("loss-geometry", "Loss geometry", summary, [table], [figure], {"angles": NEGATIVES}, [])
+    return Section("loss-geometry", "Loss geometry", summary, [table], [overview(), figure], {"angles": NEGATIVES}, [])
+
+
+def overview() -> Stages:
+    """The paper's figure 1: the stages of training with a teacher, and without.
+
+    >>> [len(panel.stages) for panel in overview().panels]
+    [5, 4]
+    """
+    with_teacher = [
+        Stage("triplets", "data"),
+        Stage("teacher scores every triplet", "cross-encoder"),
+        Stage("teacher's margins", "data"),
+        Stage("batches sampled by topic and margin", "data"),
+        Stage("student learns the margins", "bi-encoder"),
+    ]
+    without = [
+        Stage("triplets", "data"),
+        Stage("random batches", "data"),
+        Stage("encoder learns margins", "bi-encoder"),
+        Stage("targets from its own similarities", "data", returns=True),
+    ]
+    panels = [StagePanel("teacher distillation", with_teacher), StagePanel("self-distillation", without)]
+    caption = "Left: a cross-encoder, trained before, is the teacher. Right: the encoder's own vectors set the targets."
+    return Stages("overview", "What training takes", caption, panels)
 
 
 def targets(loss: MarginLoss) -> dict[str, float]:

@@ -87,7 +87,7 @@ def _sections(folder: Path, named: bool) -> list[Section]:
 
 def draw_packed(results: Results) -> dict[str, Section]:
     """Every section that a packed study has the results for, and the verdicts on the claims."""
-    findings = Findings()
+    findings = Findings(triplets=results.plan.triplets)
     findings.add_all(EVERY.values(), results)
     sections = {
         name: experiment.draw(results, findings[experiment])

@@ -65,6 +65,17 @@ class PublishedBaseline:
 
 
 @dataclass(frozen=True)
+class PublishedModel:
+    """A row of the paper's table 1: a backbone, its name on the Hugging Face hub, and millions of parameters."""
+
+    model: str
+    name: str
+    parameters: int
+    pooling: str
+    dimension: int
+
+
+@dataclass(frozen=True)
 class PublishedVariant:
     """A row of the paper's table 3: each measure on TREC-DL 2019 and 2020, what is equivalent, hours, millions of
     triplets.
@@ -88,6 +99,16 @@ class PublishedVariant:
         """
         hours, minutes = self.time.split(":")
         return 3600.0 * int(hours) + 60 * int(minutes)
+
+
+def published_models() -> tuple[list[PublishedModel], Citation]:
+    """The rows of the paper's table 1, in its order, and where they are from.
+
+    >>> [row.parameters for row in published_models()[0]]
+    [124, 109, 66]
+    """
+    content, sources = _content()
+    return [PublishedModel(**row) for row in content["models"]], sources["table1"]
 
 
 def published_variants() -> list[PublishedVariant]:

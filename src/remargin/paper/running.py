@@ -24,7 +24,7 @@ from remargin.reports.sections import FILE, Section
 from remargin.study.experiment import Experiment, declared_by
 from remargin.study.header import is_study, planned_before, require_own_folder
 from remargin.study.pinned import pinned
-from remargin.study.plan import REGIMES, SHARED, Plan
+from remargin.study.plan import REGIMES, SHARED, TEST, Plan
 from remargin.study.results import NotTrained, Results
 from remargin.study.scheduler import Schedule, schedule, work_through
 from remargin.study.study import Study
@@ -39,6 +39,23 @@ class Reproduced:
     page: Path
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a study is begun or resumed with, beside its folder and regime: arguments of `reproduce`."""
+
+    data: str
+    model: Mapping[str, str] | None = None
+    budget: int | None = None
+    zero_shot: Sequence[str] = ()
+    also_test: Sequence[str] = ()
+    triplets: str | Path | None = None
+    first_stage: str | Path | None = None
+    jobs: int = 1
+    settings: Mapping[str, Any] | None = None
+    typed: Collection[str] = ()
+    say: Callable[[str], None] = tell
+
+
 def reproduce(
     experiments: str | Sequence[str],
     out: str | Path,
@@ -48,6 +65,7 @@ def reproduce(
     zero_shot: Sequence[str] = (),
     also_test: Sequence[str] = (),
     triplets: str | Path | None = None,
+    first_stage: str | Path | None = None,
     jobs: int = 1,
     settings: Mapping[str, Any] | None = None,
     typed: Collection[str] = (),
@@ -70,6 +88,7 @@ def reproduce(
         also_test: further test collections for tables 3 and 4.
         triplets: a table of ids or "irds:NAME" (docpairs of ir_datasets) to train on, instead of BM25's negatives. Its
             scores, if any, are the teacher's.
+        first_stage: a TREC run file of the validation queries, or "irds:NAME", to re-rank instead of BM25's documents.
         jobs: how many runs are trained at once.
         settings: fields of `Plan`: how much to train, and the grids. Without any, a study resumes as it was planned.
         typed: the fields of the plan that the budget must not shrink.
@@ -106,8 +125,10 @@ def reproduce(
         if "zero-shot" in names and len(names) == 1 and not zero_shot:
             raise InputError("no other collections", do="name them: --zero-shot scifact cranfield")
         require_own_folder(out)
-        given = (data, model, budget, zero_shot, also_test, triplets, jobs, settings, typed, say)
-        study = open_study(folders[0], *given, regime=regime or SHARED)
+        given = Given(
+            data, model, budget, zero_shot, also_test, triplets, first_stage, jobs, settings, typed, say
+        )  # fmt: skip
+        study = open_study(folders[0], given, regime or SHARED)
         name, sections = study.results.name, run_experiments(study, names)
     return Reproduced(sections, _page(out, f"{name}: the paper's experiments"))
 
@@ -125,53 +146,52 @@ def planned(
         require_own_folder(Path(out))
         regime = regime or SHARED
         folder = study_folder(Path(out), regime)
-        study = open_study(folder if is_study(folder) else Path(scratch) / "study", *given, **named, regime=regime)
+        study = open_study(folder if is_study(folder) else Path(scratch) / "study", Given(*given, **named), regime)
         return schedule(study.results, declared_by(_experiments(experiment_names(experiments))))
 
 
-def open_study(
-    out: str | Path,
-    data: str,
-    model: Mapping[str, str] | None = None,
-    budget: int | None = None,
-    zero_shot: Sequence[str] = (),
-    also_test: Sequence[str] = (),
-    triplets: str | Path | None = None,
-    jobs: int = 1,
-    settings: Mapping[str, Any] | None = None,
-    typed: Collection[str] = (),
-    say: Callable[[str], None] = tell,
-    *,
-    regime: str = SHARED,
-) -> Study:
+def open_study(out: Path, given: Given, regime: str) -> Study:
     """The study in a folder, begun or resumed; see `reproduce`. Says how the budget scales the plan."""
-    out, given = Path(out), dict(settings or {})
-    if not model:
+    if not given.model:
         raise InputError("no encoder to start from", do="give --model NAME=PATH")
+    require_own_folder(out)
+    plan = _plan(out, given, regime)
+    study = Study(
+        out, given.data, given.model, plan, given.zero_shot, _path(given.triplets), given.also_test, given.say,
+        make_loss=released_loss, jobs=given.jobs, first_stage=_path(given.first_stage),
+    )  # fmt: skip
+    states_here(pinned(plan.preset), given.say)
+    if plan.validation_split == TEST:
+        leak = "margins, rates and when to stop are chosen on the test queries, as in the paper"
+        given.say(f"{leak}: their scores are what tuning could reach at best, not what it does on new queries")
+    return study
+
+
+def _plan(out: Path, given: Given, regime: str) -> Plan:
+    """The plan of a study: that of the one that resumes, or the regime's with what was set, scaled to the budget."""
+    settings, budget = dict(given.settings or {}), given.budget
     if budget is not None and regime != SHARED:
         problem = f"a budget scales {TITLES[SHARED]}"
         raise InputError(problem, do="set the triplets of a training run instead: --epoch, --sweep-triplets")
-    require_own_folder(out)
-    before = None if given or budget is not None else planned_before(out)
-    whole = before or plan_of(regime, given)
-    chosen = whole
+    before = None if settings or budget is not None else planned_before(out)
+    if before is not None:
+        given.say(f"{out} goes on as it was planned")
+        return before
+    whole = chosen = plan_of(regime, settings)
     if budget is not None and budget < whole.triplets:
         # The paper's learning rate is for hundreds of times as many triplets.
-        usual = whole if {"preset", "rates"} & given.keys() else Plan.of({**given, "preset": "default"})
-        chosen = usual.scaled(budget, keep=typed)
-    study = Study(
-        out, data, model, chosen, zero_shot, None if triplets is None else Path(triplets), also_test, say,
-        make_loss=released_loss, jobs=jobs,
-    )  # fmt: skip
-    if before is not None:
-        say(f"{out} goes on as it was planned")
+        usual = whole if {"preset", "rates"} & settings.keys() else Plan.of({**settings, "preset": "default"})
+        chosen = usual.scaled(budget, keep=given.typed)
     for line in chosen.changes(whole):
-        say(line)
-    states_here(pinned(chosen.preset), say)
-    if chosen != whole and chosen.preset != "default" and not given.get("rates"):
+        given.say(line)
+    if chosen != whole and chosen.preset != "default" and not settings.get("rates"):
         rate = f"the learning rate is for {whole.triplets:,} triplets: {chosen.rates[0]:g}"
-        say(f"{rate}; for a small budget take --preset default, or --rates")
-    return study
+        given.say(f"{rate}; for a small budget take --preset default, or --rates")
+    return chosen
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
 
 
 def run_experiments(study: Study, names: Sequence[str]) -> list[Path]:
@@ -180,6 +200,7 @@ def run_experiments(study: Study, names: Sequence[str]) -> list[Path]:
     with study.lock():
         if any(experiment.compares for experiment in experiments):
             study.rankings.require_several_queries()
+            study.rankings.require_index(study.backbones.values())
         work_through(study, declared_by(experiments))
         study.keep_queries()
         return _drawn(study.results, names)
@@ -195,7 +216,7 @@ def draw_experiments(results: Results, names: Sequence[str]) -> list[Path]:
 
 
 def _drawn(results: Results, names: Sequence[str]) -> list[Path]:
-    findings, folders = Findings(), list[Path]()
+    findings, folders = Findings(triplets=results.plan.triplets), list[Path]()
     lacking: NotTrained | None = None
     for experiment in _experiments(names):
         try:
@@ -218,7 +239,7 @@ def _drawn(results: Results, names: Sequence[str]) -> list[Path]:
 
 def verdicts(results: Results) -> list[Verdict]:
     """The verdict on each claim, from all results of a study."""
-    findings = Findings()
+    findings = Findings(triplets=results.plan.triplets)
     _add_others(findings, results)
     return check_claims(findings)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from remargin.paper.compared import resolution, resolution_text
+from remargin.paper.dev_curves import DevCurve, dev_curve
+from remargin.paper.ranked import validated
 from remargin.paper.systems import WITH, WITHOUT
 from remargin.reports.figures import LineFigure, Panel, Series
 from remargin.reports.sections import Section
@@ -36,11 +38,13 @@ class MarginSweep:
         peaks: by measure, nDCG@10 and Hits@100.
         untuned: nDCG@10 with a margin of 1.0; None if that is not among the margins.
         seconds: the training time of the whole sweep.
+        points: by measure, how it went on dev with each margin.
     """
 
     peaks: Mapping[str, Peak]
     untuned: float | None
     seconds: float
+    points: Mapping[str, Mapping[float, DevCurve]]
 
     @property
     def gain(self) -> float | None:
@@ -83,7 +87,10 @@ def _margin_sweep(results: Results, model: str, system: System) -> MarginSweep:
         measure: Peak(max(value for _, value in swept.values(measure)), tuple(swept.maxima(measure)))
         for measure in (MEASURE, HITS)
     }
-    return MarginSweep(peaks, dict(swept.values(MEASURE)).get(UNTUNED_MARGIN), swept.seconds)
+    points = {
+        measure: {margin: dev_curve(result, measure) for margin, result in swept.points} for measure in (MEASURE, HITS)
+    }
+    return MarginSweep(peaks, dict(swept.values(MEASURE)).get(UNTUNED_MARGIN), swept.seconds, points)
 
 
 def draw(results: Results, findings: Mapping[str, StaticMargins]) -> Section:
@@ -136,8 +143,7 @@ def _figure(results: Results, models: list[str]) -> LineFigure:
     return LineFigure(
         "static-margins",
         "Effectiveness over the static margin",
-        f"{results.name}, dev: BM25's documents re-ranked, the best validation of each run. Dots mark maxima.{below} "
-        f"{resolved}",
+        f"{validated(results)}, the best validation of each run. Dots mark maxima.{below} {resolved}",
         panels,
     )
 

@@ -21,23 +21,39 @@ WINDOW = 32  # batches of the rolling mean
 
 @dataclass(frozen=True)
 class TargetEvolution:
-    """Similarities of a batch's positives to its negatives: means over 32 batches of a training run.
+    """Similarities of a batch's positives to its negatives, in 32 batches each of a training run.
 
     Attributes:
         batches: how many the run had.
-        early_mean: the mean similarity up to batch 500; None for a run that is no longer than that.
-        first_mean: the mean similarity in the first batches.
-        last_mean: the mean similarity in the last batches.
-        last_low: the smallest similarity of a batch, in the last ones.
-        last_high: the largest similarity of a batch, in the last ones.
+        first: the first batches.
+        early: those up to batch 500; none for a run that is no longer than that.
+        last: the last batches.
     """
 
     batches: int
-    early_mean: float | None
-    first_mean: float
-    last_mean: float
-    last_low: float
-    last_high: float
+    first: tuple[BatchTargets, ...]
+    early: tuple[BatchTargets, ...]
+    last: tuple[BatchTargets, ...]
+
+    @property
+    def first_mean(self) -> float:
+        """The mean similarity in the first batches."""
+        return fmean(batch.mean for batch in self.first)
+
+    @property
+    def last_mean(self) -> float:
+        """The mean similarity in the last batches."""
+        return fmean(batch.mean for batch in self.last)
+
+    @property
+    def last_low(self) -> float:
+        """The smallest similarity of a batch, in the last ones."""
+        return fmean(batch.low for batch in self.last)
+
+    @property
+    def last_high(self) -> float:
+        """The largest similarity of a batch, in the last ones."""
+        return fmean(batch.high for batch in self.last)
 
 
 def _tasks(results: Results) -> Iterator[Task]:
@@ -81,14 +97,7 @@ def _targets(results: Results, model: str) -> list[BatchTargets]:
 def _evolution(targets: list[BatchTargets]) -> TargetEvolution:
     first, last = targets[:WINDOW], targets[-WINDOW:]
     early = [row for row in targets if SHOWN - WINDOW <= row.batch < SHOWN] if targets[-1].batch >= SHOWN else []
-    return TargetEvolution(
-        batches=targets[-1].batch + 1,
-        early_mean=fmean(row.mean for row in early) if early else None,
-        first_mean=fmean(row.mean for row in first),
-        last_mean=fmean(row.mean for row in last),
-        last_low=fmean(row.low for row in last),
-        last_high=fmean(row.high for row in last),
-    )
+    return TargetEvolution(targets[-1].batch + 1, tuple(first), tuple(early), tuple(last))
 
 
 def _panel(model: str, targets: list[BatchTargets]) -> Panel:

@@ -1,4 +1,4 @@
-"""The paper's table 3: all targets on each backbone, with what they cost; and four losses that the paper leaves out."""
+"""The paper's tables 1 and 3: the backbones; all targets on each of them, and four losses that the paper leaves out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from remargin.evaluation.comparison import Scores
+from remargin.paper.backbones import backbones_table
 from remargin.paper.compared import (
     BOUND,
     ENERGY,
@@ -21,8 +22,10 @@ from remargin.paper.compared import (
     row_score,
     time_text,
 )
+from remargin.paper.dev_curves import DevCurve, dev_curve
 from remargin.paper.findings import ByTest
 from remargin.paper.published import published_variants, variants_source
+from remargin.paper.ranked import chosen_on, index_costs, ranking
 from remargin.paper.systems import BESIDE, DISTRIBUTED, PAPER, mean_and_deviation, measured_runs, over_seeds, untrained
 from remargin.reports.comparison import DAGGER
 from remargin.reports.figures import Figure, Scatter, scatter_of
@@ -39,6 +42,14 @@ BETTER = "‡"
 
 
 @dataclass(frozen=True)
+class SeedRun:
+    """The cost of one training run of a row: seconds to its best model, with the sweep, and nDCG@10 on dev over it."""
+
+    seconds: float
+    curve: DevCurve
+
+
+@dataclass(frozen=True)
 class VariantRow:
     """A target of table 3: how good it is, what dev chose for it, and what it cost.
 
@@ -51,6 +62,7 @@ class VariantRow:
         run_seconds: a whole training run, as the mean over seeds.
         triplets: seen by the best model, as the mean over seeds; 0 if no validation was above that before training.
         joules: the energy of the GPU in `seconds`; None unless it was recorded for all of them.
+        by_seed: what the training run of each seed took.
     """
 
     scores: Mapping[str, RowScore]
@@ -61,6 +73,7 @@ class VariantRow:
     run_seconds: float
     triplets: float
     joules: float | None = None
+    by_seed: tuple[SeedRun, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,7 +137,13 @@ def draw(results: Results, findings: ByTest[VariantTable]) -> Section:
     tables = [_table(results, by_model, collection) for collection, by_model in findings.collections()]
     figures: list[Figure] = [_scatter(results, model) for model in findings.own]
     summary = [line for model, table in findings.own.items() for line in _summary(model, table)]
-    return Section("variants", "Variants", summary, [*tables, _published()], figures, _settings(results), [])
+    tables += index_costs(results, {model: _runs(results, model) for model in findings.own})
+    tables += [_published(), backbones_table(results)]
+    return Section("variants", "Variants", summary, tables, figures, _settings(results), [])
+
+
+def _runs(results: Results, model: str) -> dict[str, list[Result]]:
+    return {system.name: row.results for system, row in _rows(results, model).items()}
 
 
 def _rows(results: Results, model: str) -> dict[System, OverSeeds]:
@@ -156,7 +175,11 @@ def _variant_row(row: OverSeeds, compared: Compared, test: str) -> VariantRow:
     name = row.chosen.system.name
     return VariantRow(
         scores={
-            measure: row_score(compared[measure][name], *mean_and_deviation(row.results, measure, test))
+            measure: row_score(
+                compared[measure][name],
+                *mean_and_deviation(row.results, measure, test),
+                [result.test(test) for result in row.results],
+            )
             for measure in (MEASURE, RECALL)
         },
         tuned_to=row.chosen.tuned_to,
@@ -166,7 +189,13 @@ def _variant_row(row: OverSeeds, compared: Compared, test: str) -> VariantRow:
         run_seconds=fmean(result.seconds for result in row.results),
         triplets=row.triplets,
         joules=row.joules,
+        by_seed=tuple(_seed(row, result) for result in row.results),
     )
+
+
+def _seed(row: OverSeeds, result: Result) -> SeedRun:
+    swept = row.sweep.seconds if row.sweep else 0.0
+    return SeedRun(result.seconds_to_best + swept, dev_curve(result, MEASURE))
 
 
 def _means(scores: Scores) -> dict[str, float]:
@@ -262,7 +291,7 @@ def _summary(model: str, table: VariantTable) -> list[str]:
 
 
 def _notes(results: Results, collection: str) -> list[str]:
-    seeds = len(results.plan.seeds)
+    plan, seeds = results.plan, len(results.plan.seeds)
     spread = f" ± is the standard deviation over {seeds} seeds; each query counts with its mean over seeds."
     return [
         f"Bold: the best of the paper's targets for a backbone. {DAGGER} equivalent to it (paired TOST within {BOUND}, "
@@ -271,7 +300,8 @@ def _notes(results: Results, collection: str) -> list[str]:
         f"{SWEPT} with the sweep over margins or temperatures. Time, energy and triplets are those until the best "
         f"model by dev. {ENERGY} The choice of the learning rate, from one grid for every row, is not counted. Where "
         "triplets are 0, training never came above the model before it on dev, so that is what was measured.",
-        f"Test: exact full ranking of {collection}. Margin, temperature, learning rate and when to stop: dev.",
+        f"Test: {ranking(plan)} of {collection}. Margin, temperature, learning rate and when to stop: "
+        f"{chosen_on(plan)}.",
     ]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from remargin.errors import InputError
 from remargin.evaluation.comparison import Scores
+from remargin.paper.deciding import PerQuery
 from remargin.paper.published import published_zero_shot
 from remargin.paper.systems import (
     ADAPTIVE,
@@ -18,7 +19,7 @@ from remargin.paper.systems import (
     UNTUNED_IN_BATCH,
     untrained,
 )
-from remargin.paper.zero_shot_table import MEASURE, Measured, column_means, zero_shot_table
+from remargin.paper.zero_shot_table import MEASURE, Measured, column_means, column_scores, zero_shot_table
 from remargin.reports.sections import Section
 from remargin.reports.tables import Table
 from remargin.study.columns import Column
@@ -78,12 +79,15 @@ class ZeroShotRow:
         in_domain: on the study's own collection.
         columns: on each of the other collections.
         triplets: seen until the model was there; 0 if no validation was above that before training.
+        per_query: each query's, by collection; those of the study's own collection in `own`.
     """
 
     mean: float
     in_domain: float
     columns: Mapping[str, float]
     triplets: int = 0
+    per_query: Mapping[str, PerQuery] = field(default_factory=dict, repr=False)
+    own: PerQuery = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,9 @@ def _measured(scores: Scores) -> Measured:
 def _zero_shot_row(results: Results, cells: Cells, triplets: int = 0) -> ZeroShotRow:
     means = column_means(cells, [*results.columns, Column(results.name, (results.name,))], MEASURE)
     in_domain = means.pop(results.name)
-    return ZeroShotRow(fmean(means.values()), in_domain, means, triplets)
+    scores = {name: column_scores(parts, MEASURE) for name, parts in cells.items()}
+    own = scores.pop(results.name)
+    return ZeroShotRow(fmean(means.values()), in_domain, means, triplets, scores, own)
 
 
 def draw(results: Results, findings: Mapping[str, ZeroShotTable]) -> Section:

@@ -11,6 +11,7 @@ from typing import Any
 from remargin.errors import InputError
 from remargin.evaluation.significance import ROUNDING
 from remargin.reports.circles import Arrow, Circle, CirclePanel, Sector
+from remargin.reports.stages import Stage, StagePanel, Stages
 from remargin.reports.svg.elements import WIDTH
 from remargin.reports.svg.lines import draw_lines
 from remargin.reports.svg.scatter import draw_scatter
@@ -258,8 +259,8 @@ def scatter_of(
     return Scatter(name, title or f"{a} and {b}, query by query", words, labels[0], labels[1], points)
 
 
-Figure = LineFigure | Scatter | Circle
-KINDS: dict[str, type[Figure]] = {"lines": LineFigure, "scatter": Scatter, "circle": Circle}
+Figure = LineFigure | Scatter | Circle | Stages
+KINDS: dict[str, type[Figure]] = {"lines": LineFigure, "scatter": Scatter, "circle": Circle, "stages": Stages}
 
 
 def figure_json(figure: Figure) -> dict[str, Any]:
@@ -287,6 +288,9 @@ def figure_from_json(values: dict[str, Any]) -> Figure:
         return Scatter(**values | {"points": [Point(**point) for point in values["points"]]})
     if kind == "circle":
         return Circle(**values | {"panels": [_circle_panel(panel) for panel in values["panels"]]})
+    if kind == "stages":
+        panels = [StagePanel(p["title"], [Stage(**stage) for stage in p["stages"]]) for p in values["panels"]]
+        return Stages(**values | {"panels": panels})
     raise ValueError(f"no figure is of kind {kind!r}")
 
 

@@ -12,12 +12,13 @@ from remargin.data.triplets import triplets_hash
 from remargin.errors import InputError
 from remargin.files.atomic import is_scratch, locked, resolved
 from remargin.files.headers import read_header, write_header
-from remargin.files.shapes import FieldsOf
+from remargin.files.shapes import Count, FieldsOf
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.model.tokenizer import TextSettings
 from remargin.reports.sections import FILE as SECTION
 from remargin.study.columns import Column, judgments_hash, require_distinct, stems, test_name, texts_hash
-from remargin.study.plan import Plan
+from remargin.study.first_stage import first_stage_hash
+from remargin.study.plan import DEV, EXACT, Plan
 
 FILE = "study.json"
 FORMAT = "remargin-study-1"
@@ -27,6 +28,15 @@ PAPERS_STUDY = "regime-paper"  # the study in the paper's regime, within the one
 GRIDS = ("margins", "temperatures", "teacher_scales")
 SPLITS = ("train", "dev", "test")
 OPTIONAL = ("zero_shot", "also_test")  # not every experiment needs them
+AS_BEFORE = {"validation_split": DEV, "index": EXACT}  # of the plan of a study that does not know them
+
+
+class Backbone(TypedDict):
+    """What a backbone is, for people."""
+
+    parameters: Count
+    pooling: str
+    dimension: Count
 
 
 class StudyHeader(TypedDict):
@@ -38,11 +48,13 @@ class StudyHeader(TypedDict):
     texts: NotRequired[str]
     models: dict[str, str]
     lengths: NotRequired[dict[str, Annotated[dict[str, Any], FieldsOf(TextSettings)]]]
+    backbones: NotRequired[dict[str, Backbone]]
     zero_shot: list[str]
     stems: NotRequired[dict[str, list[str]]]
     also_test: NotRequired[list[str]]
     tested_on: NotRequired[dict[str, str]]
     triplets: NotRequired[str | None]
+    first_stage: NotRequired[str | None]
     plan: Annotated[dict[str, Any], FieldsOf(Plan)]
 
 
@@ -80,13 +92,20 @@ def describe(
     zero_shot: Sequence[Column],
     also_test: Sequence[Column],
     triplets: Path | None,
+    first_stage: Path | None,
 ) -> dict[str, Any]:
-    """What a study is about, as study.json has it. It reads the collection and the backbones once."""
+    """What a study is about, as study.json has it. It reads the collection and the backbones once.
+
+    Raises:
+        InputError: for a split without judgments, and for a first-stage run of other queries or documents.
+    """
     (data,) = column.parts
-    models, lengths = {}, {}
+    models, lengths, described = {}, {}, {}
     for name, path in backbones.items():
         encoder = BiEncoder.from_pretrained(path, lengths=PAPER_LENGTHS)
         models[name], lengths[name] = encoder.fingerprint(), asdict(encoder.text_settings)
+        parameters = sum(weights.numel() for weights in encoder.parameters())
+        described[name] = Backbone(parameters=parameters, pooling=encoder.pooling, dimension=encoder.dimension)
     return {
         "format": FORMAT,
         "data": column.name,
@@ -94,11 +113,13 @@ def describe(
         "texts": texts_hash(data),
         "models": models,
         "lengths": lengths,
+        "backbones": described,
         "zero_shot": [column.name for column in zero_shot],
         "stems": {column.name: stems(column) for column in zero_shot},
         "also_test": [column.name for column in also_test],
         "tested_on": _judgments(zero_shot) | {test_name(c): h for c in also_test for h in _judgments([c]).values()},
         "triplets": None if triplets is None else triplets_hash(triplets),
+        "first_stage": None if first_stage is None else first_stage_hash(first_stage, data, plan.validation_split),
         "plan": plan.plain(),
     }
 
@@ -153,7 +174,7 @@ def _joined(now: dict[str, Any], before: dict[str, Any], path: Path, own_grids: 
         now["plan"] = now["plan"] | {name: before["plan"][name] for name in GRIDS if name in before["plan"]}
     if different := _differences(now, before):
         raise InputError(f"is of another study: {', '.join(different)}", file=path, do=AGAIN)
-    for name in ("models", "lengths", "tested_on"):
+    for name in ("models", "lengths", "backbones", "tested_on"):
         now[name] = before.get(name, {}) | now[name]
     return now
 
@@ -165,12 +186,15 @@ def _differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]
         different.append(f"data was {before['data']}, is {now['data']} now")
     hashed = ("judgments", "texts", "triplets")
     different += [f"other {name}" for name in hashed if now[name] != before.get(name, now[name])]
+    if now["first_stage"] != before.get("first_stage"):
+        different.append("another --first-stage")
     for name in OPTIONAL:
         if now[name] != (before.get(name) or now[name]):
             different.append(f"--{name.replace('_', '-')} was {' '.join(before[name])}, is {' '.join(now[name])} now")
     for name, value in now["plan"].items():
-        if before["plan"].get(name, value) != value:
-            different.append(f"{name} was {before['plan'][name]}, is {value} now")
+        was = before["plan"].get(name, AS_BEFORE.get(name, value))
+        if was != value:
+            different.append(f"{name} was {was}, is {value} now")
     by_name = {"models": "weights of", "lengths": "lengths or prefixes of", "tested_on": "judgments of"}
     for part, what in by_name.items():
         known = before.get(part, {})

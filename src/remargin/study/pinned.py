@@ -37,6 +37,7 @@ LABORATORY: dict[str, Any] = {
     "compile": "auto",
     "graphs": True,
     "token_budget": None,
+    "lora": None,
     "attention_dropout": False,
     "seed": 0,
     "validate_every": 100,

@@ -22,6 +22,8 @@ WHOLE_GRIDS, HALF_GRIDS = 50_000, 10_000
 # In the shared regime, figures show the training runs of the tables; in the paper's, curves are runs of their own, and
 # they and sweeps train at a constant rate.
 SHARED, PAPERS = REGIMES = ("shared", "paper")
+DEV, TEST = VALIDATION_SPLITS = ("dev", "test")
+EXACT, FAISS = INDEXES = ("exact", "faiss")
 
 
 @dataclass(frozen=True)
@@ -47,18 +49,23 @@ class Plan:
     preset: str = "paper"
     validation_queries: int = 500
     negatives_depth: int = 1000
-    relevant: int = 1  # the lowest grade that R counts; 2 for TREC-DL
+    relevant: int = 1  # the lowest grade that R and Success count where judgments are graded; 2 for TREC-DL
     validation_depth: int = 1000  # BM25's documents that are re-ranked for a dev query, as in the paper
     full_validation: bool = False  # rank all documents for a dev query instead
     regime: str = (
         SHARED  # `paper`: sweeps and curves at a constant rate, see `constant_rate` and `curve_validate_every`
     )
+    validation_split: str = DEV  # `test`: validate on what the tables report, as the paper does
+    index: str = EXACT  # what ranks the test queries; `faiss`: the paper's index, with exact search beside it
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise InputError(f"unknown preset {self.preset!r}", do=f"use {', '.join(PRESETS)}")
-        if self.regime not in REGIMES:
-            raise InputError(f"unknown regime {self.regime!r}", do=f"use {', '.join(REGIMES)}")
+        named = {"regime": REGIMES, "validation_split": VALIDATION_SPLITS, "index": INDEXES}
+        for name, known in named.items():
+            if getattr(self, name) not in known:
+                problem = f"unknown {name.replace('_', ' ')} {getattr(self, name)!r}"
+                raise InputError(problem, do=f"use {', '.join(known)}")
         if not self.rates:
             object.__setattr__(self, "rates", (pinned(self.preset, batch_size=self.batch_size).learning_rate,))
         for name in ("margins", "temperatures", "teacher_scales", "rates", "seeds"):

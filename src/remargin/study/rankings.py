@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from remargin.data.collection import Collection
 from remargin.errors import InputError
@@ -11,6 +11,7 @@ from remargin.model.encoder import BiEncoder
 from remargin.study.blending import kind_of
 from remargin.study.columns import Column, stems
 from remargin.study.full_ranking import FullRanking
+from remargin.study.plan import EXACT
 from remargin.study.results import LAST, TEST, ZERO_SHOT, ZERO_SHOT_LAST
 
 SMALL = 100_000  # documents of a collection that stays in memory
@@ -23,8 +24,9 @@ class Rankings:
         data: the study's own collection.
         tests: further collections for tables 3 and 4, by what they are called among a run's scores.
         zero_shot: collections for table 5.
-        relevant: the lowest grade that R counts, in `data` and `tests`.
+        relevant: the lowest grade that R counts, in `data` and `tests`; in the others it is 1, as in BEIR.
         say: gets a line for people now and then.
+        index: what searches `data` and `tests`: exact, or faiss, the paper's index.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class Rankings:
         zero_shot: Sequence[Column],
         relevant: int,
         say: Callable[[str], None],
+        index: str = EXACT,
     ) -> None:
         own = {what: {"": (data, "test")} for what in (TEST, LAST)}
         further = {what: {"": (column.parts[0], column.split)} for what, column in tests.items()}
@@ -47,7 +50,7 @@ class Rankings:
         }
         self._sources: dict[str, dict[str, tuple[str, str]]] = own | further | others  # by what follows in file names
         self._own = [(data, "test"), *(source for sources in further.values() for source in sources.values())]
-        self._relevant, self._say = relevant, say
+        self._relevant, self._say, self._index = relevant, say, index
         self._kept: dict[tuple[str, str], FullRanking] = {}
 
     def __contains__(self, what: str) -> bool:
@@ -71,6 +74,14 @@ class Rankings:
                 do = "choose another collection: systems are compared query by query"
                 raise InputError(f"one judged query in split {split!r}", file=data, do=do)
 
+    def require_index(self, backbones: Iterable[str]) -> None:
+        """See that the index can be made of the vectors of these backbones: better said before training than after."""
+        if self._index == EXACT:
+            return
+        for dimension in {BiEncoder.from_pretrained(path).dimension for path in backbones}:
+            for data, split in self._own:
+                self._ranking(data, split).require_index(dimension)
+
     def _ranking(self, data: str, split: str) -> FullRanking:
         """All documents of a collection; large ones, but for the study's own, are read anew each time."""
         if (data, split) in self._kept:
@@ -79,7 +90,7 @@ class Rankings:
         collection = Collection.load(data, split, skip_bad=not own)
         if collection.rejects.count:
             self._say(f"{data}: skipped bad input, {collection.rejects.describe()}")
-        ranking = FullRanking(collection, self._relevant if own else 1)
+        ranking = FullRanking(collection, self._relevant, self._index) if own else FullRanking(collection)
         if (data, split) == self._own[0] or len(collection.documents) <= SMALL:
             self._kept[data, split] = ranking
         return ranking

@@ -15,6 +15,9 @@ from remargin.files.headers import read_header, write_header
 from remargin.files.shapes import Checksums, Count, FieldsOf, Finite
 from remargin.progress import tell
 from remargin.study.columns import Column, file_name, stems, test_columns
+from remargin.study.dev_scores import FILE as DEV
+from remargin.study.dev_scores import FORMAT as DEV_FORMAT
+from remargin.study.dev_scores import DevHeader, DevScores
 from remargin.study.files import ON_DISK, StudyFiles, open_files
 from remargin.study.hardware import hardware
 from remargin.study.header import RUNS, WORK, read_study
@@ -118,6 +121,17 @@ class Result:
         return {
             Path(name).name.removesuffix(".csv.gz"): self.files.scores(self.folder / name) for name in self._files(what)
         }
+
+    def dev_scores(self) -> DevScores | None:
+        """The measures of every dev query at each validation of `trained`; None where a study has means alone."""
+        path, do = self.folder / DEV, _again(self.folder)
+        if not self.files.has(path):
+            return None
+        scores = DevScores.of(self.files.header(path, DevHeader, DEV_FORMAT, do), path, do)
+        measures = {*self.trained[0][1]} if self.trained else set()
+        if [*scores.steps] != [step for step, _ in self.trained] or scores.values.keys() != measures:
+            raise InputError("is not of the same validations as run.json", file=path, do=do)
+        return scores
 
     def targets(self) -> list[BatchTargets]:
         """The similarities behind the targets of the first and last batches, of a run with distributed targets."""

@@ -6,6 +6,7 @@
       runs/KEY/test.csv.gz    the measures of every test query; last.csv.gz those of the last model instead of the best
       runs/KEY/zero-shot/     the same on other collections
       runs/KEY/blend.json     the path from the start to the trained weights on dev; test@0.5.csv.gz: measures on it
+      runs/KEY/dev.json       the measures of every dev query at each validation
       runs/KEY/targets.csv.gz the targets of the first and last batches
       work/                   tokens, triplets and models while they are needed; may be deleted
 
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from remargin.errors import InputError
+from remargin.errors import InputError, refuse_idle
 from remargin.files.atomic import locked, new_file, remove_folder, remove_left
 from remargin.files.checksums import sha256
 from remargin.files.headers import write_header
@@ -31,6 +32,8 @@ from remargin.progress import tell
 from remargin.study.blending import CHOSEN, find_blend, model_at, point_of
 from remargin.study.blending import FILE as BLEND
 from remargin.study.columns import Column, find_column, require_distinct, test_columns
+from remargin.study.dev_scores import FILE as DEV
+from remargin.study.dev_scores import DevLog
 from remargin.study.header import WORK, describe, read_study, take_folder
 from remargin.study.plan import Plan
 from remargin.study.rankings import Rankings
@@ -64,6 +67,7 @@ class Study:
         zero_shot: other collections, see `find_column`.
         triplets: a table of ids or "irds:NAME", instead of BM25's negatives. If it has scores, they are the teacher's.
         also_test: further test collections, as TREC-DL 2020 beside 2019.
+        first_stage: a run of the validation queries, which is re-ranked instead of BM25's.
         say: gets a progress message now and then.
         own_grids: that the plan's margins, temperatures and scales are for this time alone; the folder keeps its own.
         make_loss: builds the losses that the settings of `fit` do not have.
@@ -85,6 +89,7 @@ class Study:
         make_loss: MakeLoss = no_other_loss,
         jobs: int = 1,
         begin: bool = True,
+        first_stage: Path | None = None,
     ) -> None:
         self.out, self.say, self.plan = Path(out), say, plan or Plan()
         self.work, self.backbones = self.out / WORK, dict(models or {})
@@ -92,11 +97,14 @@ class Study:
         self.given: dict[str, Any] = {
             "out": self.out, "data": data, "models": self.backbones, "plan": self.plan, "zero_shot": zero_shot,
             "triplets": triplets, "also_test": also_test, "own_grids": own_grids, "make_loss": make_loss,
+            "first_stage": first_stage,
         }  # fmt: skip
         own, (columns, tests) = find_column(data), test_columns(zero_shot, also_test)
+        if self.plan.full_validation:
+            refuse_idle("full validation", [] if first_stage is None else ["first_stage"])
         if begin:
             _check_names(own, self.backbones, columns, list(tests.values()))
-            header = describe(own, self.backbones, self.plan, columns, list(tests.values()), triplets)
+            header = describe(own, self.backbones, self.plan, columns, list(tests.values()), triplets, first_stage)
             header = take_folder(self.out, header, own_grids)
         else:
             header = read_study(self.out)
@@ -104,8 +112,10 @@ class Study:
         self.results = Results(self.out, {**header, **now}, say, at_hand=self.backbones.keys())
         (data,) = own.parts
         teacher = Teacher(data, self.out, self.work, self.results.models[0], self.backbones, say)
-        self.training = TrainingSet(own.name, data, self.backbones, self.plan, self.work, teacher, triplets, say)
-        self.rankings = Rankings(data, tests, columns, self.plan.relevant, say)
+        self.training = TrainingSet(
+            own.name, data, self.backbones, self.plan, self.work, teacher, triplets, say, first_stage
+        )
+        self.rankings = Rankings(data, tests, columns, self.plan.relevant, say, self.plan.index)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -138,13 +148,16 @@ class Study:
         if result is None or not (fitted / "best").exists():
             if result is not None:  # its scores are of a model that is no more
                 lacking += [what for what in result.scores if what in self.rankings and what not in lacking]
-            for name in (FILE, BLEND):  # killed from here on, it counts as not done
+            for name in (FILE, BLEND, DEV):  # killed from here on, it counts as not done
                 (folder / name).unlink(missing_ok=True)
             self._forget_models(fitted)
             result = self._train(spec, fitted, second_teacher)
             if (fitted / TARGETS).exists():
                 with new_file(folder / f"{TARGETS}.gz", overwrite=True) as out:
                     out.write((fitted / TARGETS).read_bytes())
+            dev = DevLog(fitted / DEV).scores([step for step, _ in result.trained])
+            if dev is not None:  # else training began before there were such files
+                dev.save(folder / DEV)
             result.save()
             remove_folder(fitted / "checkpoint")
         for what in lacking:

@@ -15,6 +15,8 @@ from remargin.data.triplets import Triplets
 from remargin.files.atomic import remove_folder
 from remargin.losses.inputs import Similarity
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
+from remargin.study.dev_scores import FILE as DEV
+from remargin.study.dev_scores import DevLog
 from remargin.study.hardware import Energy, peak_memory
 from remargin.study.pinned import pinned
 from remargin.study.plan import Plan
@@ -67,6 +69,7 @@ def train(
         if not (fitted / TARGETS).exists() and (fitted / "checkpoint").exists():  # lost with the process that wrote it
             remove_folder(fitted / "checkpoint")
     resumed = (fitted / "checkpoint").exists()  # then the energy before is not known
+    dev = DevLog(fitted / DEV)
     with Energy() as energy, targets or nullcontext():
         peak_memory(reset=True)
         trained = loop.train(
@@ -79,6 +82,7 @@ def train(
             resume=True,
             say=_now_and_then(training.say, spec.key),
             observe=targets,
+            validated=dev,
         )
     return Result(
         spec,

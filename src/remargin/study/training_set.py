@@ -15,14 +15,15 @@ from remargin.mining.negatives import mine
 from remargin.model.encoder import PAPER_LENGTHS, BiEncoder
 from remargin.retrieval.searching import search
 from remargin.study.columns import file_name
+from remargin.study.first_stage import load_first_stage
 from remargin.study.pinned import MINING, SECOND_ROUND, pinned
-from remargin.study.plan import Plan
+from remargin.study.plan import DEV, Plan
 from remargin.study.results import HITS
 from remargin.study.specs import RunSpec
 from remargin.study.teacher import Teacher
 from remargin.training.validation import Validator
 
-FIRST_STAGE = 1000  # BM25's documents for a dev query, of which the plan says how many are re-ranked
+FIRST_STAGE = 1000  # BM25's documents for a validation query, of which the plan says how many are re-ranked
 Miner = Callable[[], BiEncoder]  # loads or makes the model that mines
 
 
@@ -37,6 +38,7 @@ class TrainingSet:
         work: where all is kept.
         teacher: scores triplets when that is first asked for.
         triplets: a table of ids, instead of BM25's negatives. If it has scores, they are the teacher's.
+        first_stage: a run of the validation queries, to re-rank instead of BM25's; see `load_first_stage`.
         say: gets a line for people now and then.
     """
 
@@ -50,10 +52,11 @@ class TrainingSet:
         teacher: Teacher,
         triplets: Path | None,
         say: Callable[[str], None],
+        first_stage: Path | None = None,
     ) -> None:
         self.name, self.data, self.backbones = name, data, backbones
         self.plan, self.work, self.say = plan, work, say
-        self._teacher, self._given = teacher, triplets
+        self._teacher, self._given, self._run = teacher, triplets, first_stage
         self._validators: dict[str, Validator] = {}
 
     def prepared(self, model: str, taught: bool = False) -> Path:
@@ -84,7 +87,7 @@ class TrainingSet:
     def triplets(self, taught: bool = False) -> Path:
         """The triplets as a table: as many as a run sees, with the teacher's scores if wanted."""
         path = self._given or self._mined()
-        return self._teacher.scored(path, lambda: self.first_stage) if taught else path
+        return self._teacher.scored(path, self._first_stage_of_dev) if taught else path
 
     def _mined(self, kind: str = "", negatives: int = 1, miner: Miner | None = None) -> Path:
         path = self.work / f"triplets{kind}.tsv"
@@ -101,19 +104,28 @@ class TrainingSet:
         return path
 
     def validator(self, model: str) -> Validator:
-        """The same dev queries for every run, whatever its seed."""
+        """The same queries for every run, whatever its seed."""
         if model not in self._validators:
             plan = self.plan
             depth = None if plan.full_validation else plan.validation_depth
             settings = pinned(validation_depth=depth, validation_queries=plan.validation_queries)
             first_stage = None if plan.full_validation else self.first_stage
-            self._validators[model] = Validator(self.prepared(model), "dev", settings, first_stage, also=[HITS])
+            self._validators[model] = Validator(
+                self.prepared(model), plan.validation_split, settings, first_stage, also=[HITS], relevant=plan.relevant
+            )
         return self._validators[model]
 
     @cached_property
     def first_stage(self) -> Run:
-        """BM25's documents for the dev queries."""
-        return search(Collection.load(self.data, "dev"), "bm25", k=FIRST_STAGE)
+        """The documents of the validation queries that are re-ranked: of the run that was given, or BM25's."""
+        return self._bm25(self.plan.validation_split) if self._run is None else load_first_stage(self._run)
+
+    def _first_stage_of_dev(self) -> Run:
+        """What validates the teacher, which is never chosen on the queries that tables report."""
+        return self.first_stage if self.plan.validation_split == DEV else self._bm25(DEV)
+
+    def _bm25(self, split: str) -> Run:
+        return search(Collection.load(self.data, split), "bm25", k=FIRST_STAGE)
 
 
 def _several(negatives: int) -> str:

@@ -342,8 +342,6 @@ def _fingerprint(
     first_stage: Run | None,
 ) -> str:
     """A hash of all that a cross-encoder is made from: the same one is not trained twice."""
-    if not triplets.is_file():
-        raise InputError("no such file", file=triplets, do="check the path")
     documents = texts_fingerprint(collection.documents)
     known: list[Any] = [
         model.fingerprint(),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from remargin.errors import InputError
+from remargin.evaluation.comparison import Scores
 from remargin.files.atomic import replace_folder
 from remargin.model.checkpoint import Progress
 from remargin.model.encoder import BiEncoder
@@ -22,10 +24,17 @@ class Best:
     Without a validator it does nothing.
     """
 
-    def __init__(self, out: Path, validator: Validator | None, patience: int | None, progress: Progress) -> None:
+    def __init__(
+        self,
+        out: Path,
+        validator: Validator | None,
+        patience: int | None,
+        progress: Progress,
+        validated: Callable[[int, Scores], None] | None = None,
+    ) -> None:
         self._folder, self._checkpoint = out / "best", out / "checkpoint"
         self._validator, self._patience = validator, patience
-        self._progress = progress
+        self._progress, self._validated = progress, validated
 
     @property
     def out_of_patience(self) -> bool:
@@ -41,6 +50,8 @@ class Best:
         value = values[self._validator.measure]
         progress.validations.append((progress.step, values))
         log.validation(progress.step, values)
+        if self._validated is not None:
+            self._validated(progress.step, self._validator.per_query)
         if progress.best is None or value > progress.best:
             progress.best, progress.best_step, progress.best_triplets = value, progress.step, progress.triplets
             progress.without_gain = 0

@@ -18,11 +18,13 @@ from torch import Tensor, nn
 
 from remargin.data.training_data import TrainingData
 from remargin.errors import InputError
+from remargin.evaluation.comparison import Scores
 from remargin.files.atomic import refuse_existing
 from remargin.model.ahead import ahead
 from remargin.model.checkpoint import Progress, load_checkpoint, own_random_state, random_state, save_checkpoint
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
+from remargin.model.lora import Lora
 from remargin.model.parts import OURS
 from remargin.progress import tell
 from remargin.teacher.in_batch import InBatchTeacher
@@ -44,7 +46,7 @@ from remargin.training.watch import Watch
 # Settings that must stay the same when a training run is resumed. So must its loss.
 FIXED = (
     "batch_size", "accumulate", "per_triplet", "seed", "sampler", "clusters", "drop_bins", "learning_rate", "warm_up",
-    "schedule", "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout",
+    "schedule", "gamma", "weight_decay", "clip", "precision", "eight_bit", "attention_dropout", "lora",
 )  # fmt: skip
 SEEDS_APART = 0x9E3779B9  # of one process's dropout and the next one's: far from the seeds that people choose
 
@@ -82,6 +84,7 @@ def train(
     resume: bool = False,
     say: Callable[[str], None] = tell,
     observe: Callable[[int, Tensor, Tensor, Tensor], None] | None = None,
+    validated: Callable[[int, Scores], None] | None = None,
     ranks: Ranks = ALONE,
 ) -> Fitted:
     """Fine-tune a model on prepared triplets: the loop under `fit`.
@@ -105,6 +108,8 @@ def train(
         say: called with progress messages.
         observe: called with the number of each batch, from 0, and its vectors: queries, positives and negatives, a row
             each.
+        validated: called after each validation with the step and the measures of every query. If training is resumed,
+            validations after the checkpoint come again.
         ranks: the processes that train together. Each of them calls this; what only the leader does with the arguments
             (validate, log, say, write) the others need not be given.
 
@@ -146,6 +151,7 @@ def train(
     model.trained_dims = getattr(loss, "dims", ())
     started = time.perf_counter()
     model, loss = model.to(device), loss.to(device)
+    lora = None if settings.lora is None else Lora(model, settings.lora, settings.seed)
     make_batches = partial(_batches, training, model, loss, settings, out, resume or not ranks.leads, say, ranks)
     batches = ranks.after_leader(make_batches)
     torch.manual_seed(settings.seed + ranks.rank * SEEDS_APART)  # each has a dropout of its own
@@ -154,17 +160,20 @@ def train(
         _, wrapped = fabric.setup(model, optimiser)
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
     engine = Engine(model, settings, device, dtype, batches.typical_lengths(), ranks.here)
-    modules, fixed = {"model": model, "loss": loss}, _fixed(settings, loss)
+    modules, fixed = {"model": model if lora is None else lora.learned, "loss": loss}, _fixed(settings, loss)
     if ranks.agree(checkpoint.exists()):
         progress, precision_state = load_checkpoint(checkpoint, modules, optimiser, fixed, ranks.rank)
         fabric.strategy.precision.load_state_dict(precision_state)
         say(f"resuming after step {progress.step:,}")
     ranks.spread([tensor for module in modules.values() for tensor in module.state_dict().values()])
-    best = Best(out, validator, settings.patience, progress)
+    best = Best(out, validator, settings.patience, progress, validated)
     if ranks.leads:
         best.restore()
     say(_describe(device, batches, settings, ranks))
     say(engine.describe() + ("" if settings.attention_dropout else "; no attention dropout"))
+    if lora is not None:
+        copies = sum(weight.nbytes for weight in engine.compute.parameters())
+        say(lora.describe(copies, engine.compute.trained[0].itemsize, settings.eight_bit))
     before_stop, watch = progress.seconds, Watch(settings, progress)
     rate = matmul_rate(device, dtype) if device.type == "cuda" else None
     meter = Meter(engine.operations_per_token, rate, ranks)
@@ -231,6 +240,8 @@ def train(
     model.eval()
     if ranks.leads:
         model.save(out / "last", overwrite=True)
+    if lora is not None:
+        lora.merge()
     before = None if validator is None else progress.validations[0][1][validator.measure]
     kept = out / ("last" if validator is None else "best")
     return Fitted(

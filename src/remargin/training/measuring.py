@@ -19,6 +19,8 @@ from remargin.mining.false_negatives import suspicious
 from remargin.model.backbone import longest_input
 from remargin.model.blend import blended, similarity_trained
 from remargin.model.encoder import BiEncoder
+from remargin.model.lora import FOLDER as ADAPTER
+from remargin.model.lora import save_scaled
 from remargin.model.tokenizer import TextSettings
 from remargin.reports.blend_file import BlendPath, path_words, save_path
 from remargin.reports.run_files import write_report
@@ -201,6 +203,8 @@ class Measuring:
         model = blended(self._start, learner, weight)
         fusion = self._fuse(model)
         model.save(out / MODEL, overwrite=True)
+        if self._settings.lora is not None:
+            save_scaled(trained.model / ADAPTER, weight, out / MODEL / ADAPTER)
         if fusion is not None:
             save_fusion(out / MODEL, fusion)
         self._list_suspicious(model)

@@ -20,6 +20,7 @@ from remargin.files.shapes import Finite, Size
 from remargin.model.checkpoint import own_random_state
 from remargin.model.compute import fast_precision
 from remargin.model.encoder import BiEncoder
+from remargin.model.lora import Lora
 from remargin.training.batches import Batches
 from remargin.training.engine import Engine, MicroBatches
 from remargin.training.log import duration
@@ -152,7 +153,11 @@ def rehearse(model: BiEncoder, data: str | Path, settings: FitSettings) -> Rehea
     precision = fast_precision() if settings.precision == "auto" else settings.precision
     dtype = {"32": torch.float32, "bf16": torch.bfloat16, "16": torch.float16}[precision]
     plain = replace(settings, steps=1, compile="off")  # compiling takes a minute, and few training runs are compiled
-    with _untouched(model), Engine(model, plain, model.device, dtype, batches.typical_lengths()) as engine:
+    with (
+        _untouched(model),
+        _changed(model, settings),
+        Engine(model, plain, model.device, dtype, batches.typical_lengths()) as engine,
+    ):
         return time_batches(engine, batches, settings.accumulate)
 
 
@@ -198,6 +203,17 @@ def _some_parts(batch: MicroBatches) -> MicroBatches:
     texts = sum(len(part.bounds) - 1 - part.fillers for part in parts)
     tokens = sum(len(part.ids) for part in parts)
     return MicroBatches(parts, np.arange(texts), tokens, batch.computed)  # by which it knows if all fits into memory
+
+
+@contextmanager
+def _changed(model: BiEncoder, settings: FitSettings) -> Iterator[None]:
+    """The model as it will be trained: with low-rank changes, if it is by them."""
+    lora = None if settings.lora is None else Lora(model, settings.lora, settings.seed)
+    try:
+        yield
+    finally:
+        if lora is not None:
+            lora.detach()
 
 
 @contextmanager

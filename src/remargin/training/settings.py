@@ -179,6 +179,7 @@ class FitSettings:
         precision, eight_bit: the numeric precision of computing, and 8-bit optimiser states.
         engine, compile, graphs, token_budget: batch layout, torch.compile, CUDA graphs, and the maximum tokens in
             memory at once.
+        lora: the rank of low-rank changes that are trained instead of the backbone's weights; see `Lora`.
         attention_dropout: keep the model's dropout on attention weights.
         seed: the random seed.
         validate_every, validation_measure, patience: steps between validations, the measure that chooses, and after
@@ -217,6 +218,7 @@ class FitSettings:
     compile: Compile = "auto"
     graphs: bool = True
     token_budget: int | None = None
+    lora: int | None = None
     attention_dropout: bool = False
     seed: int = 0
     validate_every: int = 100
@@ -261,6 +263,8 @@ class FitSettings:
             raise InputError(f"seed is {self.seed}", do="it must be at least 0 and below 2**63")
         if self.token_budget is not None and self.token_budget < 1:
             raise InputError(f"token_budget is {self.token_budget}", do="it must be at least 1")
+        if self.lora is not None and self.lora < 1:
+            raise InputError(f"lora is {self.lora}", do="it is a rank of at least 1, such as 16")
         if self.sampler not in get_args(SamplerName):
             raise InputError(f"unknown sampler {self.sampler!r}", do=f"use {', '.join(get_args(SamplerName))}")
         if self.clusters is not None and self.clusters < 1:

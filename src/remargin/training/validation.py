@@ -16,7 +16,7 @@ from remargin.data.collection import Collection
 from remargin.data.tokens import TokenStore
 from remargin.errors import InputError
 from remargin.evaluation.inputs import without_self_matches
-from remargin.evaluation.measures import Evaluation, evaluate, own_cutoff, require_measures
+from remargin.evaluation.measures import Evaluation, evaluate_from, own_cutoff, relevant_grade, require_measures
 from remargin.evaluation.runs import Run
 from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
@@ -60,6 +60,7 @@ class Validator:
         most_documents: how many documents are ranked in full, and how many a pool has; without it, it depends on the
             device: `CPU_DOCUMENTS` or `GPU_DOCUMENTS`.
         language: of the texts, for BM25; see `BM25`.
+        relevant: the lowest grade that binary measures count, see `relevant_grade`.
 
     Raises:
         InputError: for an unknown measure, a split that is not there, and a run of other queries or documents.
@@ -84,6 +85,7 @@ class Validator:
         also: Sequence[str] = (),
         most_documents: int | None = None,
         language: str = AUTO,
+        relevant: int = 1,
     ) -> None:
         folder, measures = Path(folder), [settings.validation_measure, *also]
         require_measures(measures)
@@ -98,7 +100,7 @@ class Validator:
             lots = ((queries, of_queries), (documents, of_documents))
             return Tokens.together([store.take(store.ids.rows(ids)) for store, ids in lots]), None
 
-        self._set_up(collection, tokens, settings, measures, first_stage, most_documents, language)
+        self._set_up(collection, tokens, settings, measures, first_stage, most_documents, language, relevant)
 
     @classmethod
     def of(
@@ -150,9 +152,10 @@ class Validator:
         first_stage: Run | None,
         most_documents: int | None,
         language: str,
+        relevant: int = 1,
     ) -> None:
         self.split, self.measure = collection.split, settings.validation_measure
-        self._measures = measures
+        self._measures, self._relevant = measures, relevant_grade(collection.qrels, relevant)
         collection = collection.sample(settings.validation_queries, settings.seed)
         self.queries, self.qrels, self.collection = list(collection.queries), collection.qrels, collection
         self._asked_language = language
@@ -171,6 +174,7 @@ class Validator:
         ):
             self._ranking.owners = owners
         self._parts: tuple[list[Packed], Tensor] | None = None
+        self.per_query: dict[str, dict[str, float]] = {}  # the measures of each query at the last call
 
     @cached_property
     def language(self) -> str:
@@ -178,7 +182,7 @@ class Validator:
         return choose_language(self._asked_language, self.collection.documents.values())
 
     def __call__(self, engine: Encodes, similarity: Similarity) -> dict[str, float]:
-        """The measures' means with the model as it is now. The texts are packed at the first call, and kept."""
+        """The measures' means with the model as it is now; `per_query` has each query's. Texts are packed once."""
         if self._parts is None:
             parts, order = engine.parts(self._texts)
             self._parts = parts, torch.from_numpy(np.argsort(order)).to(engine.device)
@@ -186,7 +190,9 @@ class Validator:
         vectors = engine.evaluate(parts)[back]
         if similarity == "cosine":
             vectors = nn.functional.normalize(vectors, dim=1)
-        return evaluate(self.ranked(vectors), self.qrels, self._measures).means
+        evaluation = evaluate_from(self._relevant, self.ranked(vectors), self.qrels, self._measures)
+        self.per_query = evaluation.per_query
+        return evaluation.means
 
     def evaluate(self, model: BiEncoder) -> Evaluation:
         """The measures of each query with a model, as it encodes: for intervals, and to compare models.
@@ -194,7 +200,7 @@ class Validator:
         Raises:
             InputError: if the model tokenises texts in another way, or its vectors have numbers that are not finite.
         """
-        return evaluate(self.rank(model), self.qrels, self._measures)
+        return evaluate_from(self._relevant, self.rank(model), self.qrels, self._measures)
 
     def rank(self, model: BiEncoder, depth: int | None = None) -> Run:
         """The queries' rankings by a model, as it encodes: as deep as the measures look, or so many documents.

@@ -12,6 +12,8 @@ from remargin.reports.run_files import read_config as read_run_config
 from remargin.reports.run_files import read_metrics, read_report
 from remargin.retrieval.index_folder import IndexFolder
 from remargin.retrieval.vectors import Vectors
+from remargin.study.dev_scores import FILE as DEV
+from remargin.study.dev_scores import DevLog, DevScores
 from remargin.study.header import read_study
 from remargin.study.results import FILE as RESULT
 from remargin.study.results import Result
@@ -138,6 +140,16 @@ def result_of_a_study(world: World) -> Case:
     return _case(run, HEADER, load, files=(RESULT,))
 
 
+def dev_scores(world: World) -> Case:
+    folder = world.folder("dev-scores")
+    DevScores((10, 20), ("q", "r"), {"RR": ((0.5, 1.0), (0.25, 0.25))}).save(folder / DEV)
+
+    def read(folder: Path) -> None:
+        DevLog(folder / DEV)
+
+    return _case(folder, HEADER, read)
+
+
 def targets_of_batches(world: World) -> Case:
     folder = world.folder("targets")
     text = "batch,mean,low,high\n0,0.5,0.0,1.0\n1,0.25,-0.5,1.0\n"
@@ -164,5 +176,6 @@ TARGETS = [
     model_folder,
     study,
     result_of_a_study,
+    dev_scores,
     targets_of_batches,
 ]

@@ -21,6 +21,7 @@ from remargin.reports.collect import sections_in
 from remargin.reports.figures import LineFigure, Panel, Point, Scatter, Series
 from remargin.reports.page import page_text, write_page
 from remargin.reports.sections import Section
+from remargin.reports.stages import Stage, StagePanel, Stages
 from remargin.reports.suspicious import FILE as SUSPICIOUS
 from remargin.reports.suspicious import Suspicious, write_suspicious
 from remargin.reports.tables import MISSING, Block, Cell, Table, number
@@ -225,7 +226,10 @@ def section(world: World) -> Case:
         {"t": 0},
         [Sector("t", 1, 9)],
     )
-    figures = [lines, scatter, Circle("pull", "Pulls", "Where to.", [panel])]
+    stages = Stages(
+        "stages", "Stages", "Two.", [StagePanel("with", [Stage("a", "data"), Stage("b", "bi-encoder", True)])]
+    )
+    figures = [lines, scatter, Circle("pull", "Pulls", "Where to.", [panel]), stages]
     settings = {"seed": 0, "loss": {"target": "distributed", "in_batch": False}, "sizes": [64, 128]}
     Section("variants", "A title", ["A summary."], [table], figures, settings, ["A note."]).save(folder)
 

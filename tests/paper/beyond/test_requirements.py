@@ -23,7 +23,7 @@ def test_everything_holds_and_the_numbers_are_right() -> None:
     assert measured[AWAY] == "+0.010, bound +0.010"
     assert measured[AWAY_RIVAL] == "+0.030, bound +0.030"
     assert measured[COMPUTE] == "0.11 (660 s of 6,000 s)"
-    assert counts(requirements) == {"holds": 7, "does not hold": 0, "cannot be told yet": 0}
+    assert counts(requirements) == {"holds": 7, "does not hold": 0, "cannot be told": 0}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_one_collection_that_is_far_behind_fails_though_the_mean_does_not() -> N
 def test_too_few_collections_seeds_or_runs_cannot_be_told() -> None:
     for few, missing in ((collections(2), "2 of 6 collections"), (collections(seeds=1), "1 of 3 seeds")):
         found = check_requirements(few)
-        assert {one.verdict for one in found} == {"cannot be told yet"}
+        assert {one.verdict for one in found} == {"cannot be told"}
         assert all(one.missing == missing and one.so_far for one in found)
     lacking = collections()
     lacking[3] = replace(lacking[3], rows={name: value for name, value in lacking[3].rows.items() if name != RIVAL})
@@ -79,5 +79,5 @@ def test_too_few_collections_seeds_or_runs_cannot_be_told() -> None:
 
 
 def test_a_requirement_without_results_says_nothing() -> None:
-    assert Requirement("home", "above 0").verdict == "cannot be told yet"
+    assert Requirement("home", "above 0").verdict == "cannot be told"
     assert Requirement("home", "above 0", so_far=False).verdict == "does not hold"

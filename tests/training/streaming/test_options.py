@@ -25,6 +25,7 @@ REFUSED = {
     "clusters": "2", "drop_bins": "1", "teacher_scale": "2", "in_batch_teacher": "minilm", "preset": "paper",
     "accumulate": "2", "warm_up": "0.2", "schedule": "linear", "gamma": "0.9", "graphs": None, "devices": "2",
     "validation_run": "bm25.trec", "patience": "2", "loggers": "a.Logger", "tensorboard": None,
+    "lora": "4",
 }  # fmt: skip
 # As many at once as go together.
 TAKEN = [

@@ -15,7 +15,6 @@ from remargin.paper.beyond.requirements import (
     Requirement,
     check_requirements,
     counts,
-    interval_text,
 )
 from remargin.paper.beyond.rows import UNTRAINED, CollectionRows, RowName
 from remargin.paper.beyond.statistics import (
@@ -28,6 +27,7 @@ from remargin.paper.beyond.statistics import (
 )
 from remargin.paper.beyond.systems import GROUPS, PAPERS
 from remargin.paper.compared import time_text
+from remargin.paper.deciding import FAILS, HOLDS, OPEN, interval_text
 from remargin.reports.figures import Figure, LineFigure, Panel, Series
 from remargin.reports.sections import Section
 from remargin.reports.tables import MISSING, Block, Cell, Table, number
@@ -65,7 +65,7 @@ def section(name: str, title: str, by_model: ByModel, settings: Mapping[str, Any
 
 def _summary(model: str, collections: Sequence[CollectionRows], requirements: Sequence[Requirement]) -> str:
     """The recipe beside its rival, and how many requirements hold."""
-    several = {"holds": "hold", "does not hold": "do not hold", "cannot be told yet": "cannot be told yet"}
+    several = {HOLDS: "hold", FAILS: "do not hold", OPEN: OPEN}
     verdict = ", ".join(
         f"{count} {words if count == 1 else several[words]}" for words, count in counts(requirements).items() if count
     )

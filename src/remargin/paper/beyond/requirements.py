@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import Literal
 
 from remargin.evaluation.significance import Interval
 from remargin.paper.beyond.rows import UNTRAINED, CollectionRows, RowName
 from remargin.paper.beyond.statistics import (
-    ONE_SIDED,
     away_differences,
     home_differences,
     intervals,
     macro_interval,
 )
 from remargin.paper.beyond.systems import OURS, TUNED
+from remargin.paper.deciding import ONE_SIDED, VERDICTS, interval_text, verdict
 
 COLLECTIONS, SEEDS = 6, 3  # of the whole study; with less, nothing can be told for certain
 HOME_BOUND, COLLECTION_BOUND, AWAY_BOUND, COMPUTE_SHARE = -0.01, -0.02, -0.02, 0.25
 RECIPE, RIVAL, BLENDED_RIVAL = RowName(OURS.name, True), RowName(TUNED.name), RowName(TUNED.name, True)
-
-Verdict = Literal["holds", "does not hold", "cannot be told yet"]
 
 
 @dataclass(frozen=True)
@@ -44,17 +41,15 @@ class Requirement:
     missing: str = ""
 
     @property
-    def verdict(self) -> Verdict:
-        """Whether it holds.
+    def verdict(self) -> str:
+        """Whether it holds; see `deciding.verdict`.
 
         >>> Requirement("home", "above -0.01", so_far=True).verdict
         'holds'
         >>> Requirement("home", "above -0.01", so_far=True, missing="2 of 6 collections").verdict
-        'cannot be told yet'
+        'cannot be told'
         """
-        if self.so_far is None or self.missing:
-            return "cannot be told yet"
-        return "holds" if self.so_far else "does not hold"
+        return verdict(None if self.missing else self.so_far)
 
 
 def check_requirements(collections: Sequence[CollectionRows]) -> list[Requirement]:
@@ -141,15 +136,6 @@ def _compute(collections: Sequence[CollectionRows]) -> Requirement:
     return Requirement(name, wanted, measured, share <= COMPUTE_SHARE)
 
 
-def interval_text(interval: Interval) -> str:
-    """A difference and its interval, for people.
-
-    >>> interval_text(Interval(0.01, -0.002, 0.022))
-    '+0.010 (-0.002 to +0.022)'
-    """
-    return f"{interval.mean:+.3f} ({interval.low:+.3f} to {interval.high:+.3f})"
-
-
 def bound_text(interval: Interval) -> str:
     """A difference and its one-sided bound, for people.
 
@@ -159,7 +145,6 @@ def bound_text(interval: Interval) -> str:
     return f"{interval.mean:+.3f}, bound {interval.low:+.3f}"
 
 
-def counts(requirements: Sequence[Requirement]) -> Mapping[Verdict, int]:
+def counts(requirements: Sequence[Requirement]) -> Mapping[str, int]:
     """How many requirements have each verdict."""
-    every: tuple[Verdict, ...] = ("holds", "does not hold", "cannot be told yet")
-    return {verdict: sum(one.verdict == verdict for one in requirements) for verdict in every}
+    return {word: sum(one.verdict == word for one in requirements) for word in VERDICTS}

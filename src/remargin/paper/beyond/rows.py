@@ -11,11 +11,11 @@ from typing import NamedTuple
 from remargin.evaluation.comparison import Scores
 from remargin.paper.beyond.systems import SYSTEMS, measures
 from remargin.paper.compared import chosen_text
+from remargin.paper.deciding import PerQuery
+from remargin.paper.deciding import over_seeds as means_over_seeds
 from remargin.study.blending import CHOSEN, blend_of, blended_at
 from remargin.study.results import MEASURE, TEST, ZERO_SHOT, Result, Results
 from remargin.study.systems import Choice, System, choose
-
-PerQuery = Mapping[str, float]
 
 
 class RowName(NamedTuple):
@@ -151,7 +151,7 @@ def over_seeds(every: Sequence[Scores]) -> dict[str, float]:
     >>> over_seeds([{"nDCG@10": {"q": 0.5}}, {"nDCG@10": {"q": 1.0}}])
     {'q': 0.75}
     """
-    return {query: fmean(scores[MEASURE][query] for scores in every) for query in every[0][MEASURE]}
+    return means_over_seeds([scores[MEASURE] for scores in every])
 
 
 def _away(runs: Sequence[Result], what: str) -> dict[str, dict[str, float]]:

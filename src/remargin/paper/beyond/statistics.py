@@ -8,13 +8,12 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from remargin.errors import InputError
 from remargin.evaluation.significance import Interval
-from remargin.paper.beyond.rows import CollectionRows, PerQuery, RowName
+from remargin.paper.beyond.rows import CollectionRows, RowName
+from remargin.paper.deciding import differences
 
 SAMPLES = 10_000
 AT_ONCE = 1 << 20  # numbers drawn at a time
-ONE_SIDED = 0.9  # the lower end of this interval is the one-sided 95% bound
 
 
 def macro_interval(
@@ -36,17 +35,6 @@ def _bootstrapped(values: NDArray[np.float64], samples: int, rng: np.random.Gene
     rows = max(1, AT_ONCE // len(values))
     counts = [min(rows, samples - start) for start in range(0, samples, rows)]
     return np.concatenate([values[rng.integers(0, len(values), (count, len(values)))].mean(1) for count in counts])
-
-
-def differences(after: PerQuery, before: PerQuery) -> dict[str, float]:
-    """After - before for every query.
-
-    >>> differences({"q": 0.75}, {"q": 0.5})
-    {'q': 0.25}
-    """
-    if after.keys() != before.keys():
-        raise InputError("two runs were measured on different queries", do="measure them on the same collection")
-    return {query: after[query] - before[query] for query in after}
 
 
 def home_differences(collections: Sequence[CollectionRows], after: RowName, before: RowName) -> dict[str, list[float]]:

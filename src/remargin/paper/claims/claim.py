@@ -1,4 +1,4 @@
-"""What a claim is: a predicate over the findings of experiments, with a name, a text and a place in the paper."""
+"""What a claim is: a check of the findings of experiments, with a name, a text and a place in the paper."""
 
 from __future__ import annotations
 
@@ -6,35 +6,43 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from remargin.paper.deciding import OPEN, Answer, too_few
 from remargin.paper.findings import Findings, NotFound
 
 T = TypeVar("T")
-Answer = tuple[bool, str]  # whether the claim holds, and the evidence in words
 Check = Callable[[Findings], Answer]
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "not checked"
+FEWEST_TRIPLETS = 50_000  # of a training run; with fewer, a plan's grids lose points, see `Plan.scaled`
+FEWEST_SEEDS = 3  # of table 3, whose rows are means over seeds
 
 
-class NotChecked(Exception):
-    """Why a claim cannot be checked with these findings."""
+class NotTold(Exception):
+    """Why a claim cannot be told with these findings."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim: its name, what is claimed, where in the paper, and the predicate."""
+    """A claim: its name, what is claimed, where in the paper, and the check.
+
+    `trains` says that the outcome depends on how long training runs are.
+    """
 
     name: str
     text: str
     where: str
     check: Check
+    trains: bool = True
 
     def verdict(self, findings: Findings) -> Verdict:
         """What these findings say about it."""
         try:
-            holds, evidence = self.check(findings)
-        except (NotChecked, NotFound) as reason:
+            answer = self.check(findings)
+        except (NotTold, NotFound) as reason:
             return Verdict(self, OPEN, str(reason))
-        return Verdict(self, HOLDS if holds else FAILS, evidence)
+        if self.trains and findings.triplets is not None:
+            lacking = too_few({"triplets of a training run": (findings.triplets, FEWEST_TRIPLETS)})
+            answer = answer.but(lacking) if lacking else answer
+        return Verdict(self, answer.verdict, answer.evidence)
 
 
 @dataclass(frozen=True)
@@ -53,29 +61,29 @@ class Claims(list[Claim]):
     >>> @claims.add("5.1")
     ... def water_is_wet(findings):
     ...     '''Water is wet.'''
-    ...     return True, "seen"
+    ...     return Answer(True, "seen")
     >>> claims[0].name, claims[0].verdict(Findings()).verdict
     ('water is wet', 'holds')
     """
 
-    def add(self, where: str) -> Callable[[Check], Check]:
-        """Make a claim of a predicate: its name is the claim's, its docstring the text."""
+    def add(self, where: str, trains: bool = True) -> Callable[[Check], Check]:
+        """Make a claim of a check: its name is the claim's, its docstring the text."""
 
         def take(check: Check) -> Check:
             name = check.__name__.replace("_", " ")
-            self.append(Claim(name, " ".join((check.__doc__ or "").split()), where, check))
+            self.append(Claim(name, " ".join((check.__doc__ or "").split()), where, check, trains))
             return check
 
         return take
 
 
-def each(values: Mapping[str, T], text: Callable[[T], str]) -> str:
-    """The evidence of every backbone, for people.
+def fixed(answer: Answer, reason: str) -> Answer:
+    """An answer that the set-up would give whatever came of training: it says nothing.
 
-    >>> each({"tiny": 0.651, "small": 0.66}, "{:.2f}".format)
-    'tiny: 0.65; small: 0.66'
+    >>> fixed(Answer(True, "ratio 6.1"), "the sweep alone takes 6 runs").told is None
+    True
     """
-    return "; ".join(f"{name}: {text(value)}" for name, value in values.items())
+    return answer.but(f"fixed by the set-up: {reason}")
 
 
 def listed(values: Mapping[str, float]) -> str:
@@ -90,10 +98,5 @@ def listed(values: Mapping[str, float]) -> str:
 def several(by_model: Mapping[str, T]) -> Mapping[str, T]:
     """The same findings, if they are of several backbones, which some claims are about."""
     if len(by_model) < 2:
-        raise NotChecked("needs two backbones")
+        raise NotTold("needs two backbones")
     return by_model
-
-
-def most(by_model: Mapping[str, bool]) -> bool:
-    """Whether something is true of most backbones."""
-    return sum(by_model.values()) > len(by_model) / 2

@@ -1,13 +1,14 @@
 """What the paper claims about its results, each as a predicate over findings, with the verdict on the findings here.
 
 A claim is checked as the paper makes it: for all backbones where it says all. The thresholds that words such as "near"
-and "about half" stand for are ours, and said in the claim.
+and "about half" stand for are ours, and said in the claim. See `deciding` for what a verdict takes.
 """
 
 from __future__ import annotations
 
 from remargin.paper.claims import baselines, curves, memory, static_margins, targets, variants, zero_shot
-from remargin.paper.claims.claim import FAILS, HOLDS, OPEN, Claim, Verdict
+from remargin.paper.claims.claim import FEWEST_SEEDS, FEWEST_TRIPLETS, Claim, Verdict
+from remargin.paper.deciding import FAILS, FEWEST_QUERIES, HOLDS, OPEN
 from remargin.paper.findings import Findings
 from remargin.reports.sections import Section
 from remargin.reports.tables import Block, Cell, Table
@@ -18,6 +19,12 @@ CLAIMS: list[Claim] = [
     for claim in section.CLAIMS
 ]
 HEADER = ["claim", "paper", "here", "numbers"]
+NOTES = [
+    "Differences with 95% intervals by a paired bootstrap over queries, and over seeds where rows have several; for "
+    "TOST with 90% intervals. Where a row is one training run, its verdict is about that run. Nothing is told from "
+    f"fewer than {FEWEST_TRIPLETS:,} triplets a run, {FEWEST_QUERIES} queries, or, in table 3, {FEWEST_SEEDS} seeds; "
+    "nor where the set-up fixes the outcome."
+]
 
 
 def check_claims(findings: Findings) -> list[Verdict]:
@@ -38,14 +45,14 @@ def claims(findings: Findings) -> Section:
     counts = {verdict: sum(v.verdict == verdict for v in verdicts) for verdict in (HOLDS, FAILS, OPEN)}
     summary = [
         f"Of {len(verdicts)} claims of the paper, these experiments confirm {counts[HOLDS]} and contradict "
-        f"{counts[FAILS]}; {counts[OPEN]} could not be checked with them."
+        f"{counts[FAILS]}; {counts[OPEN]} cannot be told from them."
     ]
-    table = Table("The paper's claims", HEADER, [Block("", rows)])
+    table = Table("The paper's claims", HEADER, [Block("", rows)], NOTES)
     return Section("claims", "Claims", summary, [table], [], {}, [])
 
 
-def checked_only(table: Table) -> Table:
-    """The table of verdicts without what could not be checked."""
+def told_only(table: Table) -> Table:
+    """The table of verdicts without what cannot be told."""
     verdict = HEADER.index("here")
     blocks = [Block(b.label, [row for row in b.rows if row[verdict].text != OPEN]) for b in table.blocks]
     return Table(table.title, table.header, blocks, table.notes)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations, pairwise
 
-from remargin.paper.claims.claim import Answer, Claims, NotChecked, each, several
+from remargin.paper.claims.claim import Claims, NotTold, several
+from remargin.paper.deciding import Answer, Gap, every, gap_of
 from remargin.paper.findings import Findings
 from remargin.paper.instance import EXPERIMENT as INSTANCE
 from remargin.paper.target_evolution import EXPERIMENT as TARGET_EVOLUTION
-from remargin.paper.target_evolution import TargetEvolution
+from remargin.paper.target_evolution import WINDOW, TargetEvolution
+from remargin.study.targets import BatchTargets
 from remargin.training.inspection import Passage
 
 CLAIMS = Claims()
-FEWEST_BATCHES = 64  # two of the windows over which target-evolution takes means
+FEWEST_BATCHES = 2 * WINDOW
+NEAR = 0.1  # of a similarity of 0
 
 
 def _evolution(findings: Findings) -> Mapping[str, TargetEvolution]:
@@ -21,13 +24,23 @@ def _evolution(findings: Findings) -> Mapping[str, TargetEvolution]:
     by_model = findings[TARGET_EVOLUTION]
     for model, moved in by_model.items():
         if moved.batches < FEWEST_BATCHES:
-            raise NotChecked(f"{model}: {moved.batches} batches have no beginning and end")
+            raise NotTold(f"{model}: {moved.batches} batches have no beginning and end")
     return by_model
 
 
-def _near_one_half(means: Mapping[str, float]) -> Answer:
+def _gap(values: Sequence[float], others: Sequence[float] | None = None) -> Gap:
+    """The mean over batches, or its difference to that of others; batches take the place of queries."""
+    one, other = ({str(i): value for i, value in enumerate(v)} for v in (values, others or [0.0] * len(values)))
+    return gap_of(([one], [other]), fewest=WINDOW)
+
+
+def _means(batches: Sequence[BatchTargets]) -> list[float]:
+    return [batch.mean for batch in batches]
+
+
+def _near_one_half(batches: Mapping[str, Sequence[BatchTargets]]) -> Answer:
     """Whether mean similarities are near 0, which is a target of 0.5."""
-    return all(abs(mean) < 0.1 for mean in means.values()), each(means, lambda mean: f"{(1 + mean) / 2:.2f}")
+    return every({model: _gap(_means(some)).within(NEAR) for model, some in batches.items()})
 
 
 @CLAIMS.add("5.3")
@@ -35,27 +48,27 @@ def targets_settle_at_one_half(findings: Findings) -> Answer:
     """The mean target settles near 0.5: positives and negatives are orthogonal on average (similarity within 0.1 of
     0).
     """
-    return _near_one_half({model: moved.last_mean for model, moved in _evolution(findings).items()})
+    return _near_one_half({model: moved.last for model, moved in _evolution(findings).items()})
 
 
 @CLAIMS.add("5.3")
 def targets_settle_rapidly(findings: Findings) -> Answer:
     """The mean target is near 0.5 within the first 500 batches (similarity within 0.1 of 0)."""
     by_model = _evolution(findings)
-    means = {model: moved.early_mean for model, moved in by_model.items() if moved.early_mean is not None}
-    if len(means) < len(by_model):
-        raise NotChecked("a run is no longer than that")
-    return _near_one_half(means)
+    if not all(moved.early for moved in by_model.values()):
+        raise NotTold("a run is no longer than that")
+    return _near_one_half({model: moved.early for model, moved in by_model.items()})
 
 
 @CLAIMS.add("5.3")
 def outliers_are_positive(findings: Findings) -> Answer:
     """The largest target is further from the mean than the smallest."""
-    by_model = _evolution(findings)
-    holds = all(moved.last_high - moved.last_mean > moved.last_mean - moved.last_low for moved in by_model.values())
-    return holds, each(
-        by_model, lambda moved: f"similarities {moved.last_low:.2f}, mean {moved.last_mean:.2f}, {moved.last_high:.2f}"
-    )
+
+    def further(moved: TargetEvolution) -> Answer:
+        words = f"similarities {moved.last_low:.2f}, mean {moved.last_mean:.2f}, {moved.last_high:.2f}"
+        return _gap([batch.high + batch.low - 2 * batch.mean for batch in moved.last]).above().after(words)
+
+    return every({model: further(moved) for model, moved in _evolution(findings).items()})
 
 
 @CLAIMS.add("5.3")
@@ -64,22 +77,27 @@ def backbones_end_alike(findings: Findings) -> Answer:
     apart).
     """
     by_model = several(_evolution(findings))
-    first, last = ([moved.first_mean for moved in by_model.values()], [moved.last_mean for moved in by_model.values()])
-    return max(last) - min(last) < (max(first) - min(first)) / 2, each(
-        by_model, lambda moved: f"mean {moved.first_mean:.2f} at first, {moved.last_mean:.2f} at the end"
-    )
+    first = [moved.first_mean for moved in by_model.values()]
+    half = (max(first) - min(first)) / 2
+
+    def alike(one: TargetEvolution, other: TargetEvolution) -> Answer:
+        words = f"{one.first_mean:.2f} and {other.first_mean:.2f} at first"
+        return _gap(_means(one.last), _means(other.last)).within(round(half, 3)).after(words)
+
+    return every({f"{a} and {b}": alike(by_model[a], by_model[b]) for a, b in combinations(by_model, 2)})
 
 
 def _follows_targets(findings: Findings, name: str, number: Callable[[Passage], float | None]) -> Answer:
-    """Whether a number of the example's negatives, which are in the order of their targets, has the same order."""
-    negatives = {
-        model: [(_measured(passage.target), _measured(number(passage))) for passage in instance.negatives]
-        for model, instance in findings[INSTANCE].items()
-    }
-    holds = all(higher >= lower for pairs in negatives.values() for (_, higher), (_, lower) in pairwise(pairs))
-    return holds, each(
-        negatives, lambda pairs: "; ".join(f"target {target:.2f}, {name} {value:.3f}" for target, value in pairs)
-    )
+    """Whether a number of the example's negatives, which are in the order of their targets, has the same order.
+
+    The claim is about this one example, so that there is no sample to draw again.
+    """
+    answers = {}
+    for model, instance in findings[INSTANCE].items():
+        pairs = [(_measured(passage.target), _measured(number(passage))) for passage in instance.negatives]
+        words = "; ".join(f"target {target:.2f}, {name} {value:.3f}" for target, value in pairs)
+        answers[model] = Answer(all(one >= other for (_, one), (_, other) in pairwise(pairs)), words)
+    return every(answers)
 
 
 def _measured(number: float | None) -> float:

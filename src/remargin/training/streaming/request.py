@@ -24,7 +24,7 @@ CONSTANT: dict[str, Any] = {"schedule": "constant", "steps": 1000, "warm_up": WA
 # Settings of `fit` that need to know all triplets beforehand, or the end of training.
 WITHOUT_EFFECT = (
     "steps", "accumulate", "sampler", "clusters", "drop_bins", "in_batch_teacher", "warm_up", "schedule", "gamma",
-    "patience", "teacher_scale", "graphs",
+    "patience", "teacher_scale", "graphs", "lora",
 )  # fmt: skip
 
 
