@@ -11,7 +11,7 @@ import pytest
 
 from remargin.cli import main
 
-from .small_study import DATA, OTHER, PLAN, Open, silent
+from .small_study import DATA, OTHER, PLAN, Open, leave_out_rows, silent
 
 
 class Result(NamedTuple):
@@ -58,10 +58,12 @@ def open_study(tiny_model: Any) -> Open:
 
 @pytest.fixture(scope="session")
 def study_folder(tmp_path_factory: pytest.TempPathFactory, open_study: Open) -> Path:
-    """Every experiment, on a backbone that knows next to nothing."""
+    """Every experiment, on a backbone that knows next to nothing; see `leave_out_rows`."""
     from remargin.paper.experiments import EXPERIMENTS
     from remargin.paper.running import run_experiments
 
     out = tmp_path_factory.mktemp("study") / "out"
-    run_experiments(open_study(out), list(EXPERIMENTS))
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_rows(patch)
+        run_experiments(open_study(out), list(EXPERIMENTS))
     return out

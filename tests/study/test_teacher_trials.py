@@ -72,8 +72,8 @@ def test_the_choice_of_a_study_is_counted_and_said(study_folder: Path) -> None:
     assert report["dev"] >= other["dev"]
     assert report["seconds"][OTHER_TRIALS] == pytest.approx(other["seconds"])
     notes = " ".join(Section.load(study_folder / "baselines").tables[0].notes)
-    assert f"The teacher's learning rate is {report['settings']['learning_rate']:g}, its length 1 epochs" in notes
-    assert f"Also tried: rate {other['learning_rate']:g} and 1 epochs ({other['dev']:.3f})." in notes
+    assert f"The teacher's learning rate is {report['settings']['learning_rate']:g}, its length 1 epoch: " in notes
+    assert f"Also tried: rate {other['learning_rate']:g} and 1 epoch ({other['dev']:.3f})." in notes
     assert f"{OTHER_TRIALS} ({other['seconds']:.0f} s)" in notes
 
 

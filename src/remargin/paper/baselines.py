@@ -308,15 +308,19 @@ def _origin(teacher: dict[str, Any]) -> str:
 def _how_long(teacher: dict[str, Any]) -> str:
     """The teacher's own learning rate and length, and who chose them."""
     settings, others = teacher["settings"], teacher.get("others")
-    chosen = f"The teacher's learning rate is {settings['learning_rate']:g}, its length {settings['epochs']} epochs"
+    chosen = f"The teacher's learning rate is {settings['learning_rate']:g}, its length {_epochs(settings['epochs'])}"
     if not others:
         return f"{chosen}, without a choice on dev."
     tried = (
-        f"rate {other['learning_rate']:g} and {other['epochs']} epochs "
+        f"rate {other['learning_rate']:g} and {_epochs(other['epochs'])} "
         + ("(diverged)" if other["dev"] is None else f"({other['dev']:.3f})")
         for other in others
     )
     return f"{chosen}: {teacher['dev']:.3f} {MEASURE} on dev. Also tried: {', '.join(tried)}."
+
+
+def _epochs(number: int) -> str:
+    return f"{number} epoch{'s' if number > 1 else ''}"
 
 
 def _worth(table: BaselineTable, teacher: float) -> str:

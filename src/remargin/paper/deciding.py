@@ -1,9 +1,9 @@
 """What can be told from results: a claim holds, does not hold, or cannot be told.
 
-A difference decides by a paired bootstrap over queries, and over seeds where there are several: its 95% interval lies
-wholly on one side of what is claimed. Sameness is decided by TOST, two one-sided tests with the same bootstrap: the 90%
-interval lies within a bound, which the claim states. What neither decides cannot be told. Answers on several backbones
-or systems become one by Kleene's logic: an open one leaves the whole open, unless the others decide it already.
+A difference decides by a paired bootstrap over queries, and over seeds where both rows have several: its 95% interval
+lies wholly on one side of what is claimed. Sameness is decided by TOST, two one-sided tests with the same bootstrap:
+the 90% interval lies within a bound, which the claim states. What neither decides cannot be told. Answers on several
+backbones or systems become one by Kleene's logic: an open one leaves the whole open, unless the others decide it.
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ CLAIMS: list[Claim] = [
 ]
 HEADER = ["claim", "paper", "here", "numbers"]
 NOTES = [
-    "Differences with 95% intervals by a paired bootstrap over queries, and over seeds where rows have several; for "
-    "TOST with 90% intervals. Where a row is one training run, its verdict is about that run. Nothing is told from "
+    "Differences with 95% intervals by a paired bootstrap over queries, and over seeds where both rows have several; "
+    "for TOST with 90% intervals. Where one row has fewer seeds, each query has its mean over those of its row. "
+    "Where a row is one training run, its verdict is about that run. Nothing is told from "
     f"fewer than {FEWEST_TRIPLETS:,} triplets a run, {FEWEST_QUERIES} queries, or, in table 3, {FEWEST_SEEDS} seeds; "
     "nor where the set-up fixes the outcome."
 ]
