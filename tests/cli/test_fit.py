@@ -119,6 +119,8 @@ def test_help_shows_the_defaults_as_they_are() -> None:
     assert shown.pop("patience") == "no early stopping"
     assert known["patience"] is known["validation_depth"] is known["validation_documents"] is None
     assert shown.pop("threads") == "one per core"
+    assert shown.pop("lora") == "train all weights"
+    assert known["lora"] is None
     assert {shown.pop(name) for name in ("data", "model", "out")} == {"required, but for --resume"}
     for name, length in zip(("query_length", "document_length"), PAPER_LENGTHS, strict=True):
         assert shown.pop(name) == f"the model's own; {length} for the presets of the paper"

@@ -69,6 +69,16 @@ def test_pairs_may_have_only_the_ids_of_documents(tmp_path: Path) -> None:
         ids(open_source(f"pairs:{path}?corpus={corpus}"))
 
 
+def test_ids_where_texts_are_expected_are_named(tmp_path: Path) -> None:
+    """They were documents of one word otherwise, added to the corpus."""
+    corpus = write_corpus(tmp_path / "docs.jsonl", CORPUS)
+    path = write_csv(tmp_path / "faq.csv", [(f"question {i}?", f"c{i}") for i in range(50)])
+    line = r"faq.csv:2: id 'c0': column 'answer' has ids of the corpus where texts are expected; give .* id=answer, "
+    with pytest.raises(InputError, match=line):
+        Collection.load(f"pairs:{path}?corpus={corpus}", "train")
+    assert len(Collection.load(f"pairs:{path}?id=answer&corpus={corpus}", "train").documents) == len(CORPUS)
+
+
 def test_an_id_that_both_have_is_the_same_document_unless_the_texts_say_otherwise(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "docs.jsonl", [{"_id": "7", "title": "Refunds", "text": "Within 14 days."}])
     path = write_csv(tmp_path / "a.csv", [("7", "how long?", "within 14 days.")], ("doc_id", "query", "text"))

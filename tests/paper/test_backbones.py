@@ -18,7 +18,7 @@ PACKED = Path(__file__).parents[2] / "results" / "paper" / "medquad"
 
 def test_a_backbone_is_described_as_it_is(study_folder: Path, tiny_model: Any) -> None:
     results = Results.open(study_folder, say=silent)
-    table = backbones_table(results)
+    table = backbones_table(results, results.models)
     encoder = BiEncoder.from_pretrained(tiny_model())
     (row,) = table.blocks[0].rows
     weights = encoder.state_dict()
@@ -33,7 +33,8 @@ def test_a_backbone_is_described_as_it_is(study_folder: Path, tiny_model: Any) -
 
 
 def test_the_papers_are_beside_it() -> None:
-    table = backbones_table(Results.open(PACKED, say=silent))
+    packed = Results.open(PACKED, say=silent)
+    table = backbones_table(packed, packed.models)
     published = {row[0].text.split()[0]: [cell.text for cell in row[1:4]] for row in table.blocks[1].rows}
     assert published == {
         "RoBERTa": ["124", "cls+linear", "768"],
@@ -43,7 +44,8 @@ def test_the_papers_are_beside_it() -> None:
 
 
 def test_an_older_study_says_what_it_does_not_know() -> None:
-    table = backbones_table(Results.open(PACKED, say=silent))
+    packed = Results.open(PACKED, say=silent)
+    table = backbones_table(packed, packed.models)
     known, unknown = table.blocks[0].rows
     assert known[1:4] == unknown[1:4] == [MISSING] * 3
     assert [cell.value for cell in known[4:]] == [30, 200]

@@ -144,7 +144,9 @@ class Pairs:
         columns, rows = read
         in_corpus: dict[str, str] = {}
         if self._corpus is not None:
-            in_corpus = self._corpus.texts({row.id for row in rows if row.id is not None}, self._quiet)
+            words = {row.document for row in rows if row.document is not None and " " not in row.document}
+            in_corpus = self._corpus.texts({row.id for row in rows if row.id is not None} | words, self._quiet)
+            self._refuse_ids_as_texts(rows, words & in_corpus.keys(), columns)
         if columns is None or not columns.rows or columns.document is None:
             return rows, in_corpus
         documents = _Texts("document", self._path)
@@ -156,6 +158,14 @@ class Pairs:
             log.warning("%s: column %r is not used, it does not name documents (%s)", self._path, columns.id, problem)
             return [row._replace(id=None) for row in rows], {}
         return rows, in_corpus
+
+    def _refuse_ids_as_texts(self, rows: list[_Row], ids: set[str], columns: PairColumns | None) -> None:
+        """Refuse a column of documents that has ids of the corpus: each would be a document of one word."""
+        row = next((row for row in rows if row.document in ids), None)
+        if row is not None and columns is not None:
+            problem = f"column {columns.document!r} has ids of the corpus where texts are expected"
+            do = f"give the column as id={columns.document}, beside corpus="
+            raise InputError(problem, file=self._path, line=row.line, id=row.document, do=do)
 
     def _document(self, row: _Row, in_corpus: dict[str, str]) -> str:
         """The text of a row's document, as the corpus has it, if it does."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from remargin.paper.published import published_models
 from remargin.reports.tables import MISSING, Block, Cell, Table, number
 from remargin.study.results import Results
 
 
-def backbones_table(results: Results) -> Table:
-    """Parameters, pooling and dimensions of each backbone, and where texts are truncated."""
+def backbones_table(results: Results, shown: Sequence[str]) -> Table:
+    """Parameters, pooling and dimensions of the backbones of table 3, and where texts are truncated."""
     models, source = published_models()
-    ours = [_row(results, model) for model in results.models]
+    ours = [_row(results, model) for model in shown]
     papers = [
         [Cell(f"{row.model} ({row.name})"), number(row.parameters, 0), *_embedding(row.pooling, row.dimension)]
         for row in models
     ]
-    older = [model for model in results.models if model not in results.header.get("backbones", {})]
+    older = [model for model in shown if model not in results.header.get("backbones", {})]
     notes = [f"{source.label}: {source.citation}. It truncates queries at 30 tokens and passages at 200."]
     if older:
         notes.append(f"Not recorded when the study began: {', '.join(older)}.")

@@ -138,7 +138,7 @@ def draw(results: Results, findings: ByTest[VariantTable]) -> Section:
     figures: list[Figure] = [_scatter(results, model) for model in findings.own]
     summary = [line for model, table in findings.own.items() for line in _summary(model, table)]
     tables += index_costs(results, {model: _runs(results, model) for model in findings.own})
-    tables += [_published(), backbones_table(results)]
+    tables += [_published(), backbones_table(results, list(findings.own))]
     return Section("variants", "Variants", summary, tables, figures, _settings(results), [])
 
 

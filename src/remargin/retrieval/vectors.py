@@ -150,7 +150,7 @@ class Made:
         """Longer vectors by the same model, truncated as these are.
 
         >>> made = Made("faq", "m", "0", "cosine", 2, 256, "")
-        >>> made.first_numbers(np.array([[3, 4, 12]], np.float32) / 13)
+        >>> made.first_numbers(np.array([[3, 4, 12]], np.float32))
         array([[0.6, 0.8]], dtype=float32)
         """
         if matrix.shape[1] == self.dimension:
