@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from remargin.model import products
 from remargin.model.compute import Compute, _Padded
 from remargin.model.encoder import Pooling
-from remargin.model.packing import pack
+from remargin.model.packing import Kernels, attend, pack
 from remargin.model.tokenizer import Tokens
 
 LENGTHS = np.array([3, 17, 1, 30, 8, 8, 29, 2])
@@ -231,3 +231,23 @@ def test_attention_dropout_that_is_only_a_number_is_left_out_too() -> None:
         m for m in _Padded(backbone, torch.float32, False).modules() if type(m).__name__ == "LongformerSelfAttention"
     ]
     assert attention.dropout == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "kernels", "words"),
+    [
+        ("bert", Kernels(attend, attend), "our kernels"),
+        ("bert", Kernels(None, attend), "varlen attention"),
+        ("bert", Kernels(), "but for the attention"),
+        ("mpnet", Kernels(attend, attend), "but for the attention"),
+        ("modernbert", Kernels(attend, attend), "our kernels"),
+        ("eurobert", Kernels(attend, attend), "our kernels"),
+        ("qwen3", Kernels(attend, attend), "varlen attention"),
+        ("llama", Kernels(attend, None), "but for the attention"),
+    ],
+)
+def test_the_attention_that_a_gpu_would_use_is_named(kind: str, kernels: Kernels, words: str) -> None:
+    compute = Compute(Model(kind).eval(), torch.bfloat16)
+    compute.kernels = kernels
+    assert compute.describe(torch.device("cuda")) == f"packed ({words}), bfloat16"
+    assert compute.describe(torch.device("cpu")) == "packed (but for the attention), bfloat16"

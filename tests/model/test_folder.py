@@ -140,6 +140,14 @@ def test_layers_without_end_are_refused(layers: float, saved: Path) -> None:
         BiEncoder.from_pretrained(saved)
 
 
+@pytest.mark.parametrize("name", ["num_hidden_layers", "num_attention_heads"])
+@pytest.mark.parametrize("value", [0, -1, -2, False])
+def test_a_model_has_layers_and_heads(name: str, value: int, saved: Path) -> None:
+    change(saved / "config.json", **{name: value})
+    with pytest.raises(InputError, match=rf"config.json: {name} is {value}, not 1 or more; use an intact model"):
+        BiEncoder.from_pretrained(saved)
+
+
 @pytest.mark.parametrize("name", ["num_hidden_layers", "hidden_dropout_prob", "layer_norm_eps", "attention_dropout"])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_no_finite_number_is_refused(name: str, value: float, saved: Path) -> None:

@@ -134,7 +134,8 @@ class Compute(nn.Module):
         if not self.packed:
             return f"padded, {name}"
         biased = getattr(self.body, "relative", None) is not None
-        return f"packed ({self.kernels.name(device, self.dtype, biased)}), {name}"
+        causal = any(getattr(module, "is_causal", False) for module in self.body.modules())
+        return f"packed ({self.kernels.name(device, self.dtype, biased, causal)}), {name}"
 
     def freeze(self) -> Compute:
         """Give up training: a CPU then lays out the weights for encoding, and the master weights are forgotten."""

@@ -144,11 +144,14 @@ class Kernels(NamedTuple):
     ours: Callable[..., Tensor] | None = None
     varlen: Callable[..., Tensor] | None = None
 
-    def name(self, device: torch.device, dtype: torch.dtype, biased: bool) -> str:
-        """Which attention a packed batch gets, in words; see `attend`."""
-        if device.type != "cuda" or dtype == torch.float32 or biased or self == Kernels():
-            return "but for the attention"
-        return "our kernels" if self.ours is not None else "varlen attention"
+    def name(self, device: torch.device, dtype: torch.dtype, biased: bool, causal: bool) -> str:
+        """Which attention a packed batch gets where there is no window, in words; see `attend`."""
+        if device.type == "cuda" and dtype != torch.float32 and not biased:
+            if self.ours is not None and not causal:
+                return "our kernels"
+            if self.varlen is not None:
+                return "varlen attention"
+        return "but for the attention"
 
 
 NO_KERNELS = Kernels()

@@ -14,6 +14,9 @@ from remargin.model.parts import INTACT, OURS, read_part
 if TYPE_CHECKING:
     from torch import Tensor
 
+LAYERS = ("num_hidden_layers", "n_layers")  # DistilBERT's names differ
+HEADS = ("num_attention_heads", "n_heads")
+
 
 def require_safetensors(folder: Path) -> None:
     """Refuse a folder whose weights are pickles, or that has none."""
@@ -31,16 +34,19 @@ def require_sound_config(folder: Path) -> None:
     """Refuse a config that would make no working model, before transformers builds one.
 
     Of more layers than there are tensors it would build them without end; what is NaN or infinite, such as a rate of
-    dropout, would fail or spread when the model is used.
+    dropout, would fail or spread when the model is used. Without layers, or with heads fewer than none, which divide
+    its width as well as others do, it would load and then fail.
     """
     config = read_part(folder / "config.json", dict, missing={})
     for name, value in config.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"{name} is {value}, which is no finite number", file=folder / "config.json", do=INTACT)
+        if name in (*LAYERS, *HEADS) and isinstance(value, int | float) and value < 1:
+            raise InputError(f"{name} is {value}, not 1 or more", file=folder / "config.json", do=INTACT)
     tensors = tensor_names(folder)
     if not tensors:
         return  # whoever loads them says what is wrong
-    for name in ("num_hidden_layers", "n_layers"):
+    for name in LAYERS:
         layers = config.get(name)
         if isinstance(layers, int | float) and layers > len(tensors):
             problem = f"{name} is {layers}, but there are only {len(tensors)} weights"

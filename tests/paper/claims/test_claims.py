@@ -221,14 +221,26 @@ def test_ahead_of_a_teacher_is_as_good_as_one() -> None:
     assert verdicts_on(given)["self distillation matches teachers"].verdict == HOLDS
 
 
-def test_without_1_0_among_the_margins_tuning_is_not_told() -> None:
+BY_TUNING = ("tuning the margin pays", "tuning the margin pays much")
+BY_THE_BEST = ("the margin depends on the model", "the margin depends on the measure")
+
+
+@pytest.mark.parametrize(
+    ("kept", "reason", "open_"),
+    [
+        ((0.1, 0.2, 0.3, 0.4, 0.5), "1.0 is not among the margins", BY_TUNING),
+        ((1.0,), "needs two margins", BY_TUNING + BY_THE_BEST),
+    ],
+)
+def test_without_1_0_or_another_margin_tuning_is_not_told(
+    kept: tuple[float, ...], reason: str, open_: tuple[str, ...]
+) -> None:
     given = as_the_paper()
     for margins in given["static-margins"].values():
         for sweep in margins.by_kind.values():
-            for points in sweep.points.values():
-                del points[1.0]
-    reason = "1.0 is not among the margins"
-    assert not_told(given) == dict.fromkeys(("tuning the margin pays", "tuning the margin pays much"), reason)
+            for measure, points in sweep.points.items():
+                sweep.points[measure] = {margin: points[margin] for margin in kept}
+    assert not_told(given) == dict.fromkeys(open_, reason)
 
 
 def test_what_the_settings_leave_out_is_open() -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from remargin.paper.deciding import OPEN, Answer, too_few
 from remargin.paper.findings import Findings, NotFound
 
+K = TypeVar("K")
 T = TypeVar("T")
 Check = Callable[[Findings], Answer]
 
@@ -95,8 +96,8 @@ def listed(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.3f}" for name, value in values.items())
 
 
-def several(by_model: Mapping[str, T]) -> Mapping[str, T]:
-    """The same findings, if they are of several backbones, which some claims are about."""
-    if len(by_model) < 2:
-        raise NotTold("needs two backbones")
-    return by_model
+def several(findings: Mapping[K, T], of: str = "backbones") -> Mapping[K, T]:
+    """The same findings, if they are of several backbones, or whatever else a claim compares."""
+    if len(findings) < 2:
+        raise NotTold(f"needs two {of}")
+    return findings

@@ -42,7 +42,8 @@ def _gains(findings: Findings, bound: float) -> dict[str, Answer]:
         points = sweep.points[MEASURE]
         if UNTUNED_MARGIN not in points:
             raise NotTold("1.0 is not among the margins")
-        untuned, tuned = points[UNTUNED_MARGIN], [points[margin] for margin in points if margin != UNTUNED_MARGIN]
+        untuned = points[UNTUNED_MARGIN]
+        tuned = [curve for margin, curve in several(points, "margins").items() if margin != UNTUNED_MARGIN]
         best = max(tuned, key=lambda curve: curve.highest)
         answers[name] = best.above(untuned, tried=len(tuned)).above(bound)
     return answers
@@ -86,7 +87,7 @@ def the_margin_depends_on_the_measure(findings: Findings) -> Answer:
 def _apart(one: Mapping[float, DevCurve], other: Mapping[float, DevCurve]) -> Answer:
     """Whether no margin is the best of two sweeps; each may have several that are level."""
     words = " and ".join(_margins(points) for points in (one, other))
-    sweeps = [list(points.values()) for points in (one, other)]
+    sweeps = [list(several(points, "margins").values()) for points in (one, other)]
     if not all(curve.queries for curves in sweeps for curve in curves):
         return Answer(None, f"{words}, {FROM_MEANS}")
     queries = len(sweeps[0][0].queries)
