@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,13 @@ def test_from_the_command_line(tiny_model: Any, prepared: Path) -> None:
     for passage in found.negatives:
         (line,) = (line for line in output.splitlines() if line.startswith(passage.role))
         assert line.split()[-3:] == [f"{passage.relevance:.3f}", f"{passage.target:.3f}", f"{passage.loss:.3f}"]
+
+
+def test_a_raw_backbone_is_inspected_as_it_is_said(tiny_model: Any, prepared: Path) -> None:
+    with pytest.raises(InputError, match="does not say the pooling and the similarity of its encoder; give --pooling"):
+        inspect(prepared, tiny_model())
+    said = BiEncoder.from_pretrained(tiny_model(), pooling="mean", similarity="dot", document_length=64)
+    arguments = ["--model", tiny_model(), "--pooling", "mean", "--similarity", "dot", "--batch-size", "4", "--json"]
+    asked = map(str, ["inspect", "--data", prepared, *arguments])
+    output = CliRunner().invoke(app, list(asked), catch_exceptions=False)
+    assert json.loads(output.stdout)["mean_loss"] == pytest.approx(inspect(prepared, said, batch_size=4).mean_loss)

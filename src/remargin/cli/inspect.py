@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from remargin.cli.options import BATCH_SIZE, INT, PER_TRIPLET, Config, RequiredModel
+from remargin.cli.options import BATCH_SIZE, INT, PER_TRIPLET, Config, Pooling, RequiredModel, Similarity
 from remargin.cli.screen import print_tables, screen_width
 
 
@@ -23,6 +23,8 @@ def inspect(
     batch_size: Annotated[int, typer.Option(min=1, metavar=INT, help=BATCH_SIZE)] = 64,
     seed: Annotated[int, typer.Option(help="Random seed of the training run.")] = 0,
     per_triplet: Annotated[int, typer.Option(min=1, metavar=INT, help=PER_TRIPLET)] = 1,
+    pooling: Pooling = None,
+    similarity: Similarity = None,
     config: Config = None,
 ) -> dict[str, Any]:
     """Explain one training instance: a query, its positive, and negatives with a high, a middle and a low target.
@@ -33,7 +35,7 @@ def inspect(
     import remargin
     from remargin.training.inspection import LONGEST, instance_table
 
-    instance = remargin.inspect(data, model, query, batch, batch_size, seed, per_triplet)
+    instance = remargin.inspect(data, model, query, batch, batch_size, seed, per_triplet, pooling, similarity)
     width = screen_width()
     longest = LONGEST if width is None else max(40, width - 56)  # beside the other columns
     print_tables([instance_table(instance, f"query {instance.query.id}, batch {batch}", longest)])

@@ -21,6 +21,7 @@ from remargin.losses.inputs import Similarity
 from remargin.model.encoder import BiEncoder
 from remargin.model.loading import load_encoder
 from remargin.reports.tables import Block, Cell, Table, number
+from remargin.retrieval.encoders import given_texts
 from remargin.training.batches import Batches
 from remargin.training.samplers import RandomSampler
 
@@ -109,6 +110,8 @@ def inspect(
     batch_size: int = 64,
     seed: int = 0,
     per_triplet: int = 1,
+    pooling: str | None = None,
+    similarity: str | None = None,
 ) -> Instance:
     """Explain one query of a training batch with the distributed target; what `remargin inspect` does.
 
@@ -124,6 +127,8 @@ def inspect(
         batch_size: triplets in the batch.
         seed: the random seed of the training run.
         per_triplet: negatives of each triplet in the batch.
+        pooling: see `BiEncoder`; without it, as the model's folder says.
+        similarity: "cosine" or "dot"; without it, as the model's folder says.
 
     Raises:
         InputError: if the data are of another model, triplets have fewer negatives, or the query is not in the batch.
@@ -138,7 +143,7 @@ def inspect(
     """
     training = TrainingData(data)
     lengths = training.queries.header["length"], training.documents.header["length"]
-    model = load_encoder(model, said=False, query_length=lengths[0], document_length=lengths[1])
+    model = load_encoder(model, **given_texts(*lengths, None, None, pooling, similarity))
     training.require(model)
     batches = Batches(training, RandomSampler.of(training.triplets, batch_size, seed, per_triplet))
     rows = batches.batch(batch)
