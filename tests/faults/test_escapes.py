@@ -68,7 +68,8 @@ def test_ask_shows_documents_and_ids_escaped(remargin: Callable[..., Any], data:
 def test_inspect_shows_texts_escaped(remargin: Callable[..., Any], data: Path, tiny_model: Any, tmp_path: Path) -> None:
     mine(Collection.load(data, "train"), tmp_path / "t.tsv", triplets=2)
     prepare(data, tiny_model(), tmp_path / "prepared", tmp_path / "t.tsv", document_length=64)
-    looked = remargin("inspect", "--data", tmp_path / "prepared", "--model", tiny_model(), "--batch-size", 8)
+    encoder = ("--model", tiny_model(), "--pooling", "mean", "--similarity", "cosine")
+    looked = remargin("inspect", "--data", tmp_path / "prepared", *encoder, "--batch-size", 8)
     assert looked.returncode == 0, looked.stderr
     refuse(looked.stdout)
 
