@@ -29,9 +29,7 @@ def doc_pairs(name: str) -> Iterator[tuple[str, str, str]]:
     Raises:
         InputError: at once if the data set is not known or has no docpairs; later if it cannot be read.
     """
-    dataset = _find(name)
-    if dataset is None:
-        raise _unknown(name)
+    dataset = _known(name)
     if not dataset.has_docpairs():
         do = "choose one that has, such as irds:msmarco-passage/train/triples-small"
         raise InputError(f"irds:{name} has no docpairs", do=do)
@@ -44,9 +42,7 @@ def scored_documents(name: str) -> Iterator[tuple[str, str, float]]:
     Raises:
         InputError: at once if the data set is not known or has no run; later if it cannot be read.
     """
-    dataset = _find(name)
-    if dataset is None:
-        raise _unknown(name)
+    dataset = _known(name)
     if not dataset.has_scoreddocs():
         do = "choose one that has, such as irds:msmarco-passage/trec-dl-2019/judged"
         raise InputError(f"irds:{name} has no first-stage run", do=do)
@@ -65,8 +61,12 @@ def _find(name: str) -> Any:
         return None
 
 
-def _unknown(name: str) -> InputError:
-    return InputError(f"ir_datasets knows no data set {name!r}", do="see its catalogue for the names")
+def _known(name: str) -> Any:
+    """The data set of that name, or an InputError."""
+    dataset = _find(name)
+    if dataset is None:
+        raise InputError(f"ir_datasets knows no data set {name!r}", do="see its catalogue for the names")
+    return dataset
 
 
 def _guarded(name: str, iterate: Callable[[], Iterator[Any]]) -> Iterator[Any]:
@@ -88,9 +88,7 @@ class IrDataset:
     def __init__(self, name: str) -> None:
         self.notes: dict[str, int] = {}
         self._name = name
-        self._dataset = _find(name)
-        if self._dataset is None:
-            raise _unknown(name)
+        self._dataset = _known(name)
         if not self._dataset.has_docs():
             raise InputError(f"irds:{name} has no documents", do="choose a data set that has")
         self._parts = self._find_splits(name)
