@@ -3,6 +3,7 @@
     python benchmarks/pack.py runs/medquad results/paper/medquad
     python benchmarks/pack.py results/paper/medquad                 # digests and picture again, of a new table, say
     python benchmarks/pack.py runs/beyond results/beyond            # a folder of studies: packed, each in its folder
+    python benchmarks/pack.py --unpack results/beyond runs/beyond   # the way back, so that `reproduce` can go on there
 
 tests/test_results.py draws every section from the packed files and compares it with its digest, so that no published
 cell can change unnoticed. `remargin report results/paper/medquad --out page.html` makes the page.
@@ -22,6 +23,7 @@ from remargin.reports.sections import Section
 from remargin.study.files import pack_study
 from remargin.study.header import is_study
 from remargin.study.results import Results
+from remargin.study.unpacked import unpack_study
 
 DIGESTS, FORMAT = "digests.json", "remargin-digests-1"
 PICTURE, PICTURED = "static-margins", "medquad"  # what README shows, of which study
@@ -44,7 +46,12 @@ def picture(section: Section) -> str:
 
 
 def main() -> None:
-    """Pack a study, or every study in a folder."""
+    """Pack a study, or every study in a folder; or unpack."""
+    if sys.argv[1] == "--unpack":
+        packed, out = map(Path, sys.argv[2:])
+        for folder in [packed] if is_study(packed) else studies_in(packed):
+            unpack_study(folder, out / folder.relative_to(packed))
+        return
     *study, out = map(Path, sys.argv[1:])
     if study and not is_study(study[0]):
         for folder in studies_in(study[0]):

@@ -15,6 +15,7 @@ from remargin.files.shapes import mismatch
 from remargin.files.unpacking import LARGEST_JSON, read_small
 
 T = TypeVar("T")
+CHECKSUM = "checksum"  # the field of a header that has its own
 
 
 def read_json(path: Path, remedy: str) -> Any:
@@ -39,7 +40,7 @@ def read_json(path: Path, remedy: str) -> Any:
 
 def write_header(path: Path, header: Mapping[str, Any]) -> None:
     """A JSON header with its own checksum, so that `read_header` notices any change. Replaces an older one at once."""
-    content = json.dumps({**header, "checksum": checksum(header)}, indent=1)
+    content = json.dumps({**header, CHECKSUM: checksum(header)}, indent=1)
     with new_file(path, overwrite=True) as file:
         file.write(content.encode() + b"\n")
 
@@ -76,7 +77,7 @@ def read_header(path: Path, shape: type[T], format: str, remedy: str) -> T:
 def check_header(header: Any, path: Path, shape: type[T], format: str, remedy: str) -> T:
     """The content of a header without its checksum, checked as `read_header` does; the path is for messages."""
     try:
-        expected = header.pop("checksum")
+        expected = header.pop(CHECKSUM)
     except (AttributeError, KeyError, TypeError):
         raise InputError("not a header that remargin wrote", file=path, do=remedy) from None
     if expected != checksum(header):

@@ -102,20 +102,24 @@ class PackedFile(TypedDict):
 
 
 class Packed:
-    """The files of a packed study, read into memory. Its tables are checked as a whole, and line by line."""
+    """The files of a packed study, read into memory. Its tables are checked as a whole, and line by line.
+
+    Attributes:
+        all_content, all_scores: what the files hold, by their paths.
+    """
 
     def __init__(self, out: Path) -> None:
         verify_files(out, read_header(out / PACK, PackHeader, FORMAT, AGAIN)["sha256"], AGAIN)
         try:
             with io.TextIOWrapper(open_binary(out / PACKED_RUNS), encoding="utf-8") as file:
                 records = [_checked(json.loads(line)) for line in file]
-            self._content = {out / record["path"]: record["content"] for record in records}
-            self._scores: dict[Path, dict[str, dict[str, float]]] = {}
+            self.all_content = {out / record["path"]: record["content"] for record in records}
+            self.all_scores: dict[Path, dict[str, dict[str, float]]] = {}
             with io.TextIOWrapper(open_binary(out / PACKED_SCORES), encoding="utf-8", newline="") as file:
                 rows = csv.reader(file)
                 _, _, *measures = next(rows)
                 for path, query, *values in rows:
-                    scores = self._scores.setdefault(out / path, {})
+                    scores = self.all_scores.setdefault(out / path, {})
                     for measure, value in zip(measures, values, strict=True):
                         if value:
                             scores.setdefault(measure, {})[cell_text(query)] = _finite(value)
@@ -134,33 +138,33 @@ class Packed:
 
     def has(self, path: Path) -> bool:
         """Whether there is such a file."""
-        return path in self._content or path in self._scores
+        return path in self.all_content or path in self.all_scores
 
     def paths(self, folder: Path, name: str) -> Iterator[Path]:
         """All files of some name, one level below a folder."""
-        yield from (path for path in self._content if path.parent.parent == folder and path.name == name)
+        yield from (path for path in self.all_content if path.parent.parent == folder and path.name == name)
 
     def header(self, path: Path, shape: type[T], format: str, remedy: str) -> T:
         """A header; see `read_header`."""
-        content = self._content.get(path)
+        content = self.all_content.get(path)
         if not isinstance(content, dict):
             raise InputError("not found", file=path, do=remedy)
         return check_header(dict(content), path, shape, format, remedy)
 
     def scores(self, path: Path) -> Scores:
         """The measures of every query."""
-        return self._scores[path]
+        return self.all_scores[path]
 
     def targets(self, path: Path) -> list[BatchTargets]:
         """The targets of some batches."""
-        content = self._content.get(path)
+        content = self.all_content.get(path)
         if not isinstance(content, list):
             raise InputError("not found", file=path, do=AGAIN)
         return [BatchTargets(*row) for row in content]
 
     def intact(self, path: Path, checksum: str) -> bool:
         """Whether the file is there: the checksum of its table has been compared."""
-        return path in self._scores
+        return path in self.all_scores
 
 
 def _checked(record: Any) -> PackedFile:

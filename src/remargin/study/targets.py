@@ -7,7 +7,7 @@ import gzip
 import io
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,14 +89,18 @@ class TargetLog:
         for batch, summary in [*self._first.items(), *self._last]:
             rows[batch] = BatchTargets(batch, *summary.tolist())
         end = max(rows, default=0)
-        with (
-            new_file(self.path, overwrite=True) as out,
-            io.TextIOWrapper(out, encoding="utf-8", newline="") as file,
-        ):
-            table = csv.writer(file, lineterminator="\n")
-            table.writerow(BatchTargets._fields)
-            for row in (rows[batch] for batch in sorted(rows) if batch < self._shown or batch > end - self._shown):
-                table.writerow([row.batch, *(f"{value:.6g}" for value in row[1:])])
+        write_targets(
+            self.path, [rows[batch] for batch in sorted(rows) if batch < self._shown or batch > end - self._shown]
+        )
+
+
+def write_targets(path: Path, rows: Iterable[BatchTargets]) -> None:
+    """What `read_targets` reads, a line for each batch."""
+    with new_file(path, overwrite=True) as out, io.TextIOWrapper(out, encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(BatchTargets._fields)
+        for row in rows:
+            table.writerow([row.batch, *(f"{value:.6g}" for value in row[1:])])
 
 
 def read_targets(path: Path) -> list[BatchTargets]:
