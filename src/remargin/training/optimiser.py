@@ -48,11 +48,11 @@ def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings) -> torch
             groups += [{**group, "rate_factor": factors[module]} for group in own]
     if settings.eight_bit:
         try:
-            return _eight_bit(groups, settings.learning_rate)
+            return _eight_bit(groups, settings.peak_rate)
         except ImportError:
             do = "pip install 'remargin[eight-bit]'"
             raise InputError("8-bit optimiser states need bitsandbytes", do=do) from None
-    return torch.optim.Adam(groups, lr=settings.learning_rate, fused=True)
+    return torch.optim.Adam(groups, lr=settings.peak_rate, fused=True)
 
 
 @cache
