@@ -65,7 +65,7 @@ def test_the_demo_table_is_the_demos() -> None:
 
 
 def test_the_gains_of_fit_stand_in_results() -> None:
-    gpu, cpu, _ = (ROOT / "results" / "recipe.md").read_text().split("\n## ")[1:]
+    gpu, cpu, *_ = (ROOT / "results" / "recipe.md").read_text().split("\n## ")[1:]
     seeds, one = ([_cells(line) for line in part.splitlines() if line.startswith("| squadmix")] for part in (gpu, cpu))
     text = " ".join(README.split())
     assert [row[2] for row in one] == ["300", "3,000", "30,000"]
@@ -79,6 +79,21 @@ def test_the_gains_of_fit_stand_in_results() -> None:
     assert f"and {few:.3f} and {some:.3f} from the first two on a GPU (three seeds;" in text
     for row in (*one, *seeds):  # "lost nothing significant elsewhere"
         assert float(row[11].split()[-1].rstrip(")")) > 0
+
+
+def test_the_first_afternoon_stands_in_results() -> None:
+    table = (ROOT / "results" / "recipe.md").read_text().split("## Beside sentence-transformers' trainer")[1]
+    rows = {cells[1]: cells for cells in map(_cells, table.splitlines()) if len(cells) == 10}
+    before, ours, theirs = (
+        rows[name] for name in ("untrained", "remargin fit", "sentence-transformers, the trainer's defaults")
+    )
+    text = " ".join(README.split())
+    assert f"from {before[2]} to {ours[2]} nDCG@10 with `remargin fit`, in {ours[6]} minutes and one command" in text
+    assert f"and to {theirs[2]} with sentence-transformers' trainer" in text
+    assert f"in {theirs[6]} minutes and {theirs[8]} of Python" in text
+    assert min(float(row[5]) for row in (ours, theirs)) > 0  # "neither lost anything"
+    highest = float(theirs[3].split()[-1].rstrip(")"))
+    assert float(ours[3].split()[1].strip("(")) > highest  # the intervals of the gains do not overlap
 
 
 def _cells(line: str) -> list[str]:
