@@ -47,8 +47,8 @@ def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings) -> torch
             own = parameter_groups([module], weight_decay=0.0)
             groups += [{**group, "rate_factor": factors[module]} for group in own]
     if settings.eight_bit:
-        return _eight_bit(groups, settings.learning_rate)
-    return torch.optim.Adam(groups, lr=settings.learning_rate, fused=True)
+        return _eight_bit(groups, settings.peak_rate)
+    return torch.optim.Adam(groups, lr=settings.peak_rate, fused=True)
 
 
 def require_eight_bit() -> Any:
