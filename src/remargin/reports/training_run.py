@@ -278,7 +278,7 @@ def _figures(metrics: Metrics, validations: Validations, path: BlendPath | None)
     losses = [Series(label, *_column(metrics, name)) for name, label in parts.items()]
     if any(series.x for series in losses):
         caption = "The loss, and the two parts that it is the sum of: the error of the mean target, and its spread."
-        caption = caption if losses[1].x else "The loss."
+        caption = caption if losses[1].x else "Mean over the batch."
         drawn = [series for series in losses if series.x]
         figures.append(LineFigure("loss", "Loss", caption, [[Panel("", "step", "loss", drawn)]]))
     for measure, values in validations.items():
