@@ -12,7 +12,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-ecosystem test-ray check format bench-losses lock lock-hashes audit clean
+.PHONY: help setup demo test test-all chromium test-ecosystem test-ray check format bench-losses lock lock-hashes audit clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -41,8 +41,13 @@ check: $(READY)  ## lint, format check and types
 test: check  ## the suite that everyone runs
 	$(BIN)/pytest -q -n 2 --dist loadfile
 
-test-all: check  ## everything, the slow tests and those in a browser included
+test-all: check chromium  ## everything, the slow tests and those in a browser included
 	$(BIN)/pytest -q -m ""
+
+# Where it is missing and cannot be installed so, the tests in a browser are skipped.
+chromium:
+	@command -v chromium || command -v chromium-browser || { [ "$$(id -u)" = 0 ] && apt-get install --yes --quiet chromium; } || \
+	  echo "no Chromium: the tests in a browser will be skipped"
 
 test-ecosystem: .venv-ecosystem/.ready  ## the snippets for LangChain, LlamaIndex, Haystack and PyLate, in .venv-ecosystem
 	.venv-ecosystem/bin/pytest -q -W default tests/ecosystem

@@ -1,6 +1,6 @@
 """A newcomer's afternoon: 1,500 questions and answers in a CSV file, with remargin and with sentence-transformers.
 
-    python benchmarks/newcomer.py medquad --away cranfield cisi cacm > results/newcomer.md
+    python benchmarks/newcomer.py medquad --away cranfield cisi cacm > newcomer.md
 
 Both get the same file, the same encoder (all-MiniLM-L6-v2) and no option but these. Home: all test queries of the
 collection that the pairs are from, over some of its documents: the relevant ones, and others that are drawn. Away:

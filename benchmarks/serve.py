@@ -34,6 +34,7 @@ import numpy as np
 import torch
 
 from remargin import BiEncoder, Collection, index
+from remargin.model.folder import local_folder
 
 HOST = "127.0.0.1"
 QUEUE = 64  # of the server that is flooded
@@ -314,7 +315,7 @@ def main() -> None:
         queries = list(Collection.load(given.data, "test").queries.values())
         print(flooded(given.flood, queries, given.seconds, given.clients))
         return
-    lines = measure(Path(given.model), given.data, given.seconds, given.clients)
+    lines = measure(local_folder(given.model), given.data, given.seconds, given.clients)
     print("\n".join(lines))
     if given.out is not None:
         given.out.write_text("\n".join(lines) + "\n")

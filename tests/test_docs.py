@@ -179,7 +179,8 @@ def test_the_tutorial_can_be_followed(tmp_path: Path, tiny_encoder: Callable[...
     for name in ("faq.csv", "runs/faq/model/modules.json", "runs/faq/report.html", "faq.index"):
         assert (tmp_path / name).exists(), name
     assert "nDCG@10" in done.stdout + done.stderr
-    follow_serve(serve.strip(), tmp_path, env)
+    assert "--before minilm" in serve
+    follow_serve(serve.strip().replace("--before minilm", f"--before {tiny_encoder()}"), tmp_path, env)
 
 
 def follow_serve(command: str, folder: Path, env: dict[str, str]) -> None:

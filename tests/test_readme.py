@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,8 +16,10 @@ import pytest
 import typer
 
 from remargin import cli
-from remargin.study.blending import blend_of
+from remargin.paper.beyond.collections import draw_together
+from remargin.paper.beyond.systems import OURS, RATE
 from remargin.study.results import Results
+from remargin.training.settings import rate_for
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -62,7 +65,7 @@ def test_the_demo_table_is_the_demos() -> None:
 
 
 def test_the_gains_of_fit_stand_in_results() -> None:
-    gpu, cpu, _ = (ROOT / "results" / "recipe.md").read_text().split("\n## ")[1:]
+    gpu, cpu, *_ = (ROOT / "results" / "recipe.md").read_text().split("\n## ")[1:]
     seeds, one = ([_cells(line) for line in part.splitlines() if line.startswith("| squadmix")] for part in (gpu, cpu))
     text = " ".join(README.split())
     assert [row[2] for row in one] == ["300", "3,000", "30,000"]
@@ -76,6 +79,21 @@ def test_the_gains_of_fit_stand_in_results() -> None:
     assert f"and {few:.3f} and {some:.3f} from the first two on a GPU (three seeds;" in text
     for row in (*one, *seeds):  # "lost nothing significant elsewhere"
         assert float(row[11].split()[-1].rstrip(")")) > 0
+
+
+def test_the_first_afternoon_stands_in_results() -> None:
+    table = (ROOT / "results" / "recipe.md").read_text().split("## Beside sentence-transformers' trainer")[1]
+    rows = {cells[1]: cells for cells in map(_cells, table.splitlines()) if len(cells) == 10}
+    before, ours, theirs = (
+        rows[name] for name in ("untrained", "remargin fit", "sentence-transformers, the trainer's defaults")
+    )
+    text = " ".join(README.split())
+    assert f"from {before[2]} to {ours[2]} nDCG@10 with `remargin fit`, in {ours[6]} minutes and one command" in text
+    assert f"and to {theirs[2]} with sentence-transformers' trainer" in text
+    assert f"in {theirs[6]} minutes and {theirs[8]} of Python" in text
+    assert min(float(row[5]) for row in (ours, theirs)) > 0  # "neither lost anything"
+    highest = float(theirs[3].split()[-1].rstrip(")"))
+    assert float(ours[3].split()[1].strip("(")) > highest  # the intervals of the gains do not overlap
 
 
 def _cells(line: str) -> list[str]:
@@ -94,28 +112,39 @@ def test_the_study_of_the_recipe_and_the_verdicts_stand_in_readme() -> None:
     assert f"on squadmix it is {behind:.3f} behind that rival" in " ".join(README.split())
 
 
-def test_what_the_study_of_the_recipe_says_of_cost_and_paths_is_so() -> None:
-    folders = sorted((ROOT / "results" / "beyond").iterdir())
-    tuned, too_far, rates = set(), {}, []
-    for folder in folders:
-        runs = list(Results.open(folder, say=str).all_runs())
-        ours = [run for run in runs if run.spec is not None and run.spec.target == "softmax"]
-        theirs = [run for run in runs if run.spec is not None and run.spec.target == "contrastive"]
-        assert {round(run.triplets, -4) for run in ours} == {100_000}
-        tuned.add(round(sum(run.triplets for run in theirs if run.spec is not None and run.spec.seed == 0), -5))
-        [rate] = {run.spec.rate for run in theirs if run.spec is not None and run.spec.seed == 1}
-        rates.append(rate)
-        paths = [blend_of(run) for run in ours]
-        too_far[folder.name] = [(path.points[path.values.index(max(path.values))], max(path.values) - path.values[-1])
-                                for path in paths]  # fmt: skip
-    assert tuned == {500_000, 800_000}
-    assert (rates.count(5e-5), rates.count(2e-4)) == (3, 1)
-    far = [pair for name in ("squadmix", "scifact", "docstrings") for pair in too_far[name]]
-    others = [lost for name in ("medquad", "debian-desc", "acl-title2abs") for _, lost in too_far[name]]
-    best, lost = zip(*far, strict=True)
-    said = f"is at {min(best)} to {max(best)} and {min(lost):.3f} to {max(lost):.3f} above the end"
-    assert said in " ".join(PAPER.split())
-    assert f"the end is at most {max(others):.3f} below the best point" in " ".join(PAPER.split())
+def test_what_the_study_of_the_recipe_says_of_cost_and_collections_is_so() -> None:
+    text = " ".join(PAPER.split())
+    tuned = []
+    for folder in sorted((ROOT / "results" / "beyond").iterdir()):
+        runs = [run for run in Results.open(folder, say=str).all_runs() if run.spec is not None]
+        chosen = [run for run in runs if run.spec.target == OURS.name and run.spec.rate == RATE and run.spec.seed]
+        assert {round(run.triplets, -4) for run in chosen} == {100_000}
+        theirs = [run.triplets for run in runs if run.spec.target == "contrastive" and run.spec.seed == 0]
+        tuned.append(50_000 * round(sum(theirs) / 50_000))
+    assert f"one of the rival with its trials {min(tuned):,} to {max(tuned):,}" in text
+    table = script().beyond_section().tables[2]
+    ours, rival = (
+        {name: cell.value for name, cell in zip(table.header, row, strict=True)}
+        for of in (script().RECIPE, script().RIVAL)
+        for row in chain.from_iterable(block.rows for block in table.blocks)
+        if row[0].text == of.text
+    )
+    apart = {name: ours[name] - rival[name] for name in table.header if name.endswith(" home")}
+    assert f"the recipe is {-apart.pop('squadmix home'):.3f} behind the rival without blending" in text
+    assert f"on scifact the recipe is {apart.pop('SCF home'):.3f} ahead" in text
+    assert len(apart) == 4
+    assert f"the two are at most {max(map(abs, apart.values())):.3f} apart" in text
+    assert f"0.434 away became {rival['medquad away']:.3f}" in text
+
+
+def test_the_learning_rate_of_fit_is_the_one_that_dev_chooses_at_each_length() -> None:
+    (table, _) = draw_together(ROOT / "results" / "beyond", ["beyond-lengths"], str)[0].tables
+    dev: dict[int, dict[float, float]] = {}
+    for rate, triplets, mean, *_ in table.blocks[0].rows:
+        dev.setdefault(int(triplets.value or 0), {})[rate.value or 0.0] = mean.value or 0.0
+    assert list(dev) == [6_250, 25_000, 100_000]
+    for length, by_rate in dev.items():
+        assert max(by_rate, key=by_rate.__getitem__) == pytest.approx(rate_for(length), rel=0.02)
 
 
 def test_the_tables_of_the_paper_are_the_studies() -> None:

@@ -18,7 +18,7 @@ from remargin.model.encoder import PAPER_LENGTHS
 from remargin.model.folder import LONGEST_DEFAULT
 from remargin.training import fitting
 from remargin.training.schedule import MOST_EPOCHS
-from remargin.training.settings import FitSettings, LossSettings
+from remargin.training.settings import FitSettings, LossSettings, rate_for
 from remargin.training.validation import CPU_DOCUMENTS, GPU_DOCUMENTS
 
 
@@ -120,7 +120,8 @@ def test_help_shows_the_defaults_as_they_are() -> None:
     assert known["patience"] is known["validation_depth"] is known["validation_documents"] is None
     assert shown.pop("threads") == "one per core"
     assert shown.pop("lora") == "train all weights"
-    assert known["lora"] is None
+    assert shown.pop("learning_rate") == f"{rate_for(1):g}, less for long runs"
+    assert known["lora"] is known["learning_rate"] is None
     assert {shown.pop(name) for name in ("data", "model", "out")} == {"required, but for --resume"}
     for name, length in zip(("query_length", "document_length"), PAPER_LENGTHS, strict=True):
         assert shown.pop(name) == f"the model's own; {length} for the presets of the paper"

@@ -42,7 +42,7 @@ def test_headings_and_defaults_are_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     headings = [line for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
     panels = ["Schedule:", "Data:", "Loss:", "Speed:", "Validation:", "Stream:", "Output:"]
     assert headings == ["Options:", *panels, "For every command:", "Examples:"]
-    assert "  --learning-rate <float>     Peak learning rate. [default: 0.0002]\n" in shown
+    assert "  --learning-rate <float>     Peak learning rate. [default: 0.0002, less for\n" in shown
     assert "  --loggers <str>...          Further Lightning logger" in shown
     assert "[required, but for --resume]" in shown
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def test_from_texts_to_a_run(remargin: Callable[..., Any], data: Path, tiny_enco
     assert "30 documents, 30 vectors of 32 numbers (float32)" in found.stdout
     assert "longer than 5 tokens and truncated: 30 (100.0%); --passage-length auto reads them whole" in found.stdout
     found = remargin("index", "--vectors", tmp_path / "vectors", "--out", tmp_path / "index")
-    assert "exact index of 30 documents" in found.stdout
+    assert re.search(r"exact index of 30 documents, built in [\d.]+ s\n", found.stdout)
     assert "bytes of each document: 128 of vectors" in found.stdout
     run = tmp_path / "run.trec"
     found = remargin("search", "--data", data, "--index", tmp_path / "index", "--out", run, "--k", 5)
@@ -48,6 +49,7 @@ def test_from_texts_to_a_run(remargin: Callable[..., Any], data: Path, tiny_enco
     assert {len(ranking) for ranking in Run.load(run).rankings.values()} == {5}
     found = remargin("index", "--data", data, "--model", model, "--out", tmp_path / "passages", "--passage-length", 3)
     assert found.returncode == 0, found.stderr
+    assert re.search(r"index of 30 documents, built in [\d.]+ s after encoding\n", found.stdout)
     assert not list(tmp_path.glob(".passages*"))
 
 

@@ -146,6 +146,7 @@ def test_numbers_as_ids_are_taken_as_text(beir: Path) -> None:
         ("docstrings:no_such_package", "no Python code for package 'no_such_package'"),
         ("docstrings:./no-such-folder", "no package or folder"),
         ("pairs:nowhere.csv", "nowhere.csv: no such file"),
+        (f"pairs:{Path(__file__).parent}", "is a folder; .* write files:"),
     ],
 )
 def test_data_that_is_not_there_is_one_clear_line(data: str, message: str) -> None:

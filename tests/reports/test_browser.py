@@ -94,6 +94,9 @@ def test_a_published_page_is_whole(browser: Any, published: Path, scheme: str, w
     all_drawn(page)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.evaluate(OUTSIDE) == []
+    page.evaluate("document.querySelectorAll('.scroll').forEach(e => e.scrollLeft = 60)")
+    assert page.locator(".table caption").count() >= 10
+    assert page.evaluate(CUT_TITLES) == []
     if width == 1100:  # nothing has to be scrolled
         wider = page.eval_on_selector_all(".scroll", "all => all.map(e => e.scrollWidth - e.clientWidth)")
         assert max(wider) <= 0
@@ -143,6 +146,14 @@ def all_drawn(page: Any) -> None:
 # What reaches beyond the page to the right, other than inside a part that scrolls by itself.
 OUTSIDE = """[...document.querySelectorAll("main *, header *")].filter(e => !e.closest(".scroll, pre")
     && e.getBoundingClientRect().right > window.innerWidth + 1).map(e => e.outerHTML.slice(0, 99))"""
+
+# Titles of tables that are cut off where the table scrolls.
+CUT_TITLES = """[...document.querySelectorAll(".table caption")].filter(e => {
+    const text = document.createRange(), room = e.closest(".scroll").getBoundingClientRect();
+    text.selectNodeContents(e);
+    const box = text.getBoundingClientRect();
+    return box.left < room.left - 1 || box.right > room.right + 1;
+}).map(e => e.textContent)"""
 
 # How many shapes and texts have an extent, which of them are hidden, and which are cut off.
 VISIBLE = """svg => {

@@ -156,6 +156,12 @@ def test_a_phone_shows_one_system_at_a_time(browser: Any, address: str) -> None:
         assert page.locator(".column:visible").get_attribute("id") == "column-bm25"
         tabs.nth(0).press("ArrowRight")
         assert page.locator(".column:visible").get_attribute("id") == "column-before"
+        page.evaluate(
+            "() => document.querySelectorAll('.id').forEach((id) => (id.textContent = 'a/long/path/'.repeat(9)))"
+        )
+        ranks = page.locator("#column-before .card:visible .rank").evaluate_all(LINES)
+        assert len(ranks) == 10
+        assert len(set(ranks)) == 1
         assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
 
 
@@ -174,6 +180,7 @@ SMALL = (
     "#about #status h2 .description .milliseconds .first .id .score .text .move.new .expand .relevant:not([hidden]) "
     "mark #legend li>button"
 )
+LINES = "all => all.map((e) => e.getBoundingClientRect().height)"
 COLOURS = """element => {
     const clear = (e) => getComputedStyle(e).backgroundColor === "rgba(0, 0, 0, 0)";
     let behind = element;

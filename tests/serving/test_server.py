@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from remargin import InputError, serve
+from remargin.serving.loading import ServedModel
 from remargin.serving.server import read_token
 
 Start = Callable[..., "tuple[subprocess.Popen[str], str]"]
@@ -47,6 +48,8 @@ def test_what_is_missing_is_said_in_a_line(
         (["--model", tiny_encoder()], "a server needs an index, or a model and a collection"),
         (["--index", tmp_path / "none", "--port", "0"], "none"),
         (["--index", tmp_path, "--skip-bad"], "--skip-bad does nothing for an index folder"),
+        (["--index", tmp_path, "--dims", "8"], "--dims does nothing for an index folder"),
+        (["--model", tiny_encoder(), "--data", data, "--dims", "999", "--port", "0"], "999"),
         (["--model", tmp_path, "--data", data, "--port", "0"], "no weights"),
         (["--model", tiny_encoder(), "--data", "pairs:nothing.csv", "--port", "0"], "nothing.csv: no such file"),
         (["--model", "x", "--data", data, "--collect", "votes.csv", "--port", "0"], "a name that ends in .jsonl"),
@@ -61,6 +64,14 @@ def test_what_is_missing_is_said_in_a_line(
         assert f"127.0.0.1:{port} cannot be used (Address already in use); choose another --port" in result.stderr
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "fastapi is not installed; pip install 'remargin[serve]'" in remargin("serve").stderr
+
+
+def test_vectors_are_truncated_if_asked_for(tiny_encoder: Any, data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    engine = ServedModel(str(tiny_encoder()), str(data), hybrid=0.5, used={"dims": 8}).load()
+    (encoded,) = engine.encode([["a question"]])
+    assert encoded.vectors.shape == (1, 8)
+    assert engine.search([("a question", "after")], 3)[0]
+    assert "vectors are truncated to 8 numbers" in caplog.text
 
 
 @pytest.fixture

@@ -220,7 +220,7 @@ def test_only_a_margin_loss_has_two_parts(beir: Path, tiny_model: Any, tmp_path:
         assert ("temperature 0.0" in said[0]) == (not has_parts)
         figure = run_section(tmp_path / target).figures[0]
         assert isinstance(figure, LineFigure)
-        assert (figure.caption == "The loss.") == (not has_parts)
+        assert (figure.caption == "Mean over the batch.") == (not has_parts)
         assert len(figure.panels[0].series) == (3 if has_parts else 1)
 
 

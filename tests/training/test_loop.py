@@ -133,7 +133,7 @@ def test_random_numbers_of_others_go_on_as_if_nothing_had_been_trained(
 
 
 def test_a_setting_that_needs_a_value_is_not_none() -> None:
-    for name in ("steps", "learning_rate", "batch_size"):
+    for name in ("steps", "warm_up", "batch_size"):
         with pytest.raises(InputError, match=f"{name} is None; give a value, or leave it out"):
             FitSettings.preset(**{name: None})
     with pytest.raises(InputError, match="batch_size is 0"):

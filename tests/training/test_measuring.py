@@ -119,6 +119,7 @@ def test_the_report_has_all_of_it(fitted: Fit, beir: Path) -> None:
     expected = {
         "format", "steps", "triplets", "before", "best", "best_step", "best_triplets", "stopped_early", "seconds",
         "model", "validations", "metrics", "weight", "away", "outcome", "fusion", "data",
+        "learning_rate",
     }  # fmt: skip
     assert report.keys() == expected
     assert (report["steps"], report["triplets"], report["model"], report["weight"]) == (8, 64, "model", fitted.weight)

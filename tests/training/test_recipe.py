@@ -40,6 +40,7 @@ def test_a_preset_of_the_paper_does_without_eight_bits_where_they_do_not_run(
     assert not read_config(tmp_path / "without", "")["asked"]["settings"]["eight_bit"]
     with pytest.raises(InputError, match="8-bit optimiser states need bitsandbytes; pip install"):
         fit(str(beir), encoder, tmp_path / "asked", eight_bit=True, say=str, **changes)
+    assert not (tmp_path / "asked").exists()
     eight_bit_runs.cache_clear()
 
 

@@ -76,7 +76,7 @@ def test_settings_are_given_whole_or_one_by_one() -> None:
     resolved = resolve_settings(None, "paper", {"steps": 3})
     assert (resolved.steps, resolved.loss.target, resolved.validation_depth) == (3, "distributed", 1000)
     resolved = resolve_settings(None, None, {})
-    assert (resolved.batch_size, resolved.learning_rate, resolved.loss.target) == (128, 2e-4, "softmax")
+    assert (resolved.batch_size, resolved.learning_rate, resolved.loss.target) == (128, None, "softmax")
     assert (resolved.validation_depth, resolved.patience, resolved.per_triplet) == (None, None, 1)
 
 

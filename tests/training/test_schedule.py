@@ -19,6 +19,7 @@ from remargin.training.batches import Batches
 from remargin.training.engine import Engine
 from remargin.training.samplers import RandomSampler
 from remargin.training.schedule import Rehearsal, StepPlan, rehearse, steps_for, steps_within
+from remargin.training.settings import FitSettings
 from remargin.training.validation import Validator
 
 from .conftest import random_batches, settings, silent
@@ -220,3 +221,11 @@ def test_a_plan_is_kept_with_the_run(tmp_path: Path) -> None:
     StepPlan(0, 1.0).save(tmp_path)
     with pytest.raises(InputError, match="1 or more"):
         StepPlan.load(tmp_path)
+
+
+def test_the_learning_rate_falls_with_the_square_root_of_a_long_training_run() -> None:
+    rates = [FitSettings(steps=steps).peak_rate for steps in (1, 50, 200, 400, 800)]  # of 128
+    assert rates == pytest.approx([2e-4, 2e-4, 2e-4, 2e-4 / math.sqrt(2), 1e-4])
+    assert FitSettings(steps=200, batch_size=64, accumulate=8).peak_rate == 1e-4  # triplets count, not steps
+    assert FitSettings(steps=800, learning_rate=3e-4).peak_rate == 3e-4
+    assert FitSettings(steps=800).rates()(80) == 1e-4

@@ -180,7 +180,9 @@ def fit(
     accumulate: Annotated[
         int | None, _option(SCHEDULE, "Batches per optimiser step (gradient accumulation).", "1")
     ] = None,
-    learning_rate: Annotated[float | None, _option(SCHEDULE, "Peak learning rate.", "0.0002")] = None,
+    learning_rate: Annotated[
+        float | None, _option(SCHEDULE, "Peak learning rate.", "0.0002, less for long runs")
+    ] = None,
     warm_up: Annotated[
         float | None, _option(SCHEDULE, "Fraction of the steps for linear learning-rate warm-up.", "0.1")
     ] = None,

@@ -140,10 +140,12 @@ def index(
         skip_bad=skip_bad,
         overwrite=overwrite,
     )
+    count = built.documents
+    wrote = f"wrote {out}: {index} index of {count:,} documents, built in {built.seconds:,.1f} s"
     if built.made is not None and vectors is None:
         tell_lengths(built.truncated, built.rows, built.made, built.split)
-    count = built.documents
-    tell(f"wrote {out}: {index} index of {count:,} documents, built in {built.seconds:,.1f} s")
+        wrote += " after encoding"
+    tell(wrote)
     if built.hybrid is not None:
         tell(str(built.hybrid))
     if chosen := describe_choice(built.language, language):

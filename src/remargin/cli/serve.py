@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from remargin.cli.options import DATA, HYBRID, INT, MODEL, Config, Pooling, Similarity, SkipBad, Threads
+from remargin.cli.options import DATA, HYBRID, INT, MODEL, Config, Dims, Pooling, Similarity, SkipBad, Threads
 
 
 def serve(
@@ -49,6 +49,7 @@ def serve(
     ] = 512,
     pooling: Pooling = None,
     similarity: Similarity = None,
+    dims: Dims = None,
     skip_bad: SkipBad = False,
     threads: Threads = None,
     config: Config = None,
@@ -77,4 +78,5 @@ def serve(
         skip_bad,
         pooling,
         similarity,
+        dims,
     )

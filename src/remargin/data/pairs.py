@@ -50,6 +50,9 @@ class Pairs:
         self._rejects = rejects
         self._options = parse_options(self._path, options)
         self._rows = rows or (lambda: read_rows(self._path, rejects))
+        if rows is None and self._path.is_dir():
+            do = f"a table is expected; for a folder of text files write files:{self._path}"
+            raise InputError("is a folder", file=self._path, do=do)
         if rows is None and not self._path.is_file():
             raise InputError("no such file", file=self._path, do="check the path")
         corpus = self._options.get("corpus")

@@ -19,7 +19,7 @@ from remargin.model.folder import verify_model
 from remargin.model.names import ON_THE_HUB
 from remargin.model.parts import OURS
 from remargin.reports.blend_file import BlendPath, path_words, read_path
-from remargin.reports.run_files import RunConfig, RunReport, elsewhere_words, read_config, read_report
+from remargin.reports.run_files import RunConfig, RunReport, elsewhere_words, peak_rate, read_config, read_report
 from remargin.reports.training_run import is_run
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _prompt(prefix: str) -> str:
 
 def _training(run: TrainingRun, model: BiEncoder) -> str:
     asked, report = run.config["asked"], run.report
-    settings = _dict(asked, "settings")
+    settings = _dict(asked, "settings") | peak_rate(report)
     loss = _dict(settings, "loss")
     seen = report.get("data", {})
     lines = ["## Training", "", f"- Data: {_code(shareable(str(asked.get('data', ''))))}{_counts(seen)}."]

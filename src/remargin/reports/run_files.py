@@ -109,8 +109,14 @@ class RunReport(TypedDict):
     weight: NotRequired[Finite]
     away: NotRequired[Elsewhere]
     outcome: NotRequired[SystemMeans]
+    learning_rate: NotRequired[Finite]
     fusion: NotRequired[dict[str, Any]]
     data: NotRequired[dict[str, Any]]
+
+
+def peak_rate(report: RunReport | None) -> dict[str, float]:
+    """The setting that follows from the length of a training run where nobody gave it, as the report has it."""
+    return {"learning_rate": report["learning_rate"]} if report and "learning_rate" in report else {}
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:

@@ -21,6 +21,7 @@ from remargin.reports.run_files import (
     REPORT,
     RunReport,
     elsewhere_words,
+    peak_rate,
     read_config,
     read_metrics,
     read_report,
@@ -93,7 +94,7 @@ def run_section(folder: str | Path) -> Section:
     notes += [] if report else [f"There is no {REPORT}: the run is not done, or it was stopped."]
     name = folder.absolute().name
     settings = {key: value for key, value in config.items() if key not in ABOUT} | config["settings"]
-    settings |= {key: config[key] for key in ABOUT[1:] if key in config}
+    settings |= peak_rate(report) | {key: config[key] for key in ABOUT[1:] if key in config}
     outcome = report.get("outcome", {}) if report else {}
     truncated = [dims_figure(outcome["dims"])] if "dims" in outcome else []
     figures = [*truncated, *_figures(metrics, validations, path)]
@@ -277,7 +278,7 @@ def _figures(metrics: Metrics, validations: Validations, path: BlendPath | None)
     losses = [Series(label, *_column(metrics, name)) for name, label in parts.items()]
     if any(series.x for series in losses):
         caption = "The loss, and the two parts that it is the sum of: the error of the mean target, and its spread."
-        caption = caption if losses[1].x else "The loss."
+        caption = caption if losses[1].x else "Mean over the batch."
         drawn = [series for series in losses if series.x]
         figures.append(LineFigure("loss", "Loss", caption, [[Panel("", "step", "loss", drawn)]]))
     for measure, values in validations.items():

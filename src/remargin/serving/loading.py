@@ -56,7 +56,8 @@ class ServedModel:
             model lies in the folder of one; "none" for none.
         hybrid: as in `index`.
         skip_bad: skip bad input, and count it in a warning.
-        used: pooling and similarity of the model, if its folder does not say them.
+        used: pooling and similarity of the model, if its folder does not say them; and to how many numbers its vectors
+            are truncated.
     """
 
     model: str

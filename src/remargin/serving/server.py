@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from remargin.errors import InputError, refuse_idle
 from remargin.progress import tell
@@ -43,6 +43,7 @@ def serve(
     skip_bad: bool = False,
     pooling: str | None = None,
     similarity: str | None = None,
+    dims: int | None = None,
     say: Callable[[str], None] = tell,
 ) -> None:
     """Serve search and embeddings over HTTP, with a page to try them, until stopped, as `remargin serve` does.
@@ -68,6 +69,7 @@ def serve(
         queue: queries that may wait; more are refused with status 429.
         skip_bad: skip bad input in `data`, and count it in a warning.
         pooling, similarity: of the model, if its folder does not say them.
+        dims: truncate the model's vectors to so many numbers, which takes less memory. An index folder has its own.
         say: called with lines for people.
 
     Raises:
@@ -83,7 +85,7 @@ def serve(
     if token is None and not is_local(host):
         do = f"give one (--token-file, or the environment variable {TOKEN}), or use --host 127.0.0.1"
         raise InputError(f"{host} is reached by other machines, and there is no token", do=do)
-    used = given_texts(None, None, None, None, pooling, similarity)
+    used = given_texts(None, None, None, None, pooling, similarity, dims)
     served = _served(model, data, index, before, hybrid, skip_bad, used)
     with closing(_listening(host, port)) as listening:
         from remargin.serving.service import Service
@@ -139,13 +141,14 @@ def _served(
     before: str | Path | None,
     hybrid: str | float,
     skip_bad: bool,
-    used: dict[str, str],
+    used: dict[str, Any],
 ) -> Served:
     from remargin.serving.loading import ServedIndex, ServedModel
 
     names = [None if name is None else str(name) for name in (model, data, before)]
     if index is not None:
-        refuse_idle("an index folder", ["skip_bad"] if skip_bad else [])
+        idle = {"skip_bad": skip_bad, "dims": "dims" in used}
+        refuse_idle("an index folder", [name for name, given in idle.items() if given])
         return ServedIndex(str(index), names[0], names[1], names[2], hybrid, used)
     if names[0] is None or names[1] is None:
         raise InputError("a server needs an index, or a model and a collection", do="give --index, or --model --data")

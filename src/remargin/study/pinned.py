@@ -59,9 +59,9 @@ def pinned(preset: str = "default", **changes: Any) -> FitSettings:
     """The settings of a preset as studies have them: as `FitSettings.preset`, and none of them is `fit`'s default.
 
     >>> settings = pinned(steps=10)
-    >>> settings.loss.target, settings.learning_rate, settings.validation_depth
+    >>> settings.loss.target, settings.peak_rate, settings.validation_depth
     ('distributed', 0.0001, 100)
-    >>> pinned("paper", batch_size=64).learning_rate == 5e-6 / 64
+    >>> pinned("paper", batch_size=64).peak_rate == 5e-6 / 64
     True
     """
     if preset not in PRESETS:

@@ -69,7 +69,7 @@ class Plan:
                 problem = f"unknown {name.replace('_', ' ')} {getattr(self, name)!r}"
                 raise InputError(problem, do=f"use {', '.join(known)}")
         if not self.rates:
-            object.__setattr__(self, "rates", (pinned(self.preset, batch_size=self.batch_size).learning_rate,))
+            object.__setattr__(self, "rates", (pinned(self.preset, batch_size=self.batch_size).peak_rate,))
         for name in ("margins", "temperatures", "teacher_scales", "teacher_rates", "teacher_epochs", "rates", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name} is empty", do="give one value or more")

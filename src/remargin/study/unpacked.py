@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from remargin.errors import InputError
 from remargin.evaluation.measures import Evaluation
 from remargin.files.atomic import new_folder
 from remargin.files.checksums import sha256
 from remargin.files.headers import CHECKSUM, write_header
-from remargin.study.files import Packed
+from remargin.study.files import KEPT, Packed
 from remargin.study.header import FILE as STUDY
 from remargin.study.targets import BatchTargets, write_targets
 
@@ -17,7 +18,7 @@ def unpack_study(packed: Path, out: Path, overwrite: bool = False) -> Path:
     """Write the files of a packed study as they were before. Models are not among them: they are trained when needed.
 
     Raises:
-        InputError: if the packed study is damaged, or `out` exists.
+        InputError: if the packed study is damaged, or names files elsewhere, or if `out` exists.
     """
     files = Packed(packed)
     with new_folder(out, overwrite, STUDY) as folder:
@@ -37,6 +38,9 @@ def unpack_study(packed: Path, out: Path, overwrite: bool = False) -> Path:
 
 
 def _place(folder: Path, packed: Path, path: Path) -> Path:
-    place = folder / path.relative_to(packed)
+    inside = path.relative_to(packed) if path.is_relative_to(packed) else path
+    if ".." in inside.parts or inside.parts[0] not in KEPT:
+        raise InputError(f"has a file {inside} that no study has", file=packed, do="get it from where it was packed")
+    place = folder / inside
     place.parent.mkdir(parents=True, exist_ok=True)
     return place

@@ -53,10 +53,11 @@ SEEDS_APART = 0x9E3779B9  # of one process's dropout and the next one's: far fro
 
 @dataclass
 class Fitted:
-    """The outcome of a training run: steps and triplets, the measure before training and at its best, and the model."""
+    """The outcome of a training run: length and peak learning rate, the measure before and at its best, the model."""
 
     steps: int
     triplets: int
+    learning_rate: float
     before: float | None
     best: float | None
     best_step: int | None
@@ -247,6 +248,7 @@ def train(
     return Fitted(
         steps=progress.step,
         triplets=progress.triplets,
+        learning_rate=settings.peak_rate,
         before=before,
         best=progress.best,
         best_step=progress.best_step,

@@ -249,7 +249,7 @@ class Measuring:
             fitted.best,
             pairs=seen.pairs,
             steps=fitted.steps,
-            learning_rate=self._settings.learning_rate,
+            learning_rate=fitted.learning_rate,
             validations=len(fitted.validations),
             blends=[] if fitted.path is None else fitted.path.points[1:],
             document_length=self._start.document_length if self._could_read_more() else None,

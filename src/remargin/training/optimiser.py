@@ -47,12 +47,19 @@ def make_optimiser(modules: Iterable[nn.Module], settings: FitSettings) -> torch
             own = parameter_groups([module], weight_decay=0.0)
             groups += [{**group, "rate_factor": factors[module]} for group in own]
     if settings.eight_bit:
-        try:
-            return _eight_bit(groups, settings.learning_rate)
-        except ImportError:
-            do = "pip install 'remargin[eight-bit]'"
-            raise InputError("8-bit optimiser states need bitsandbytes", do=do) from None
-    return torch.optim.Adam(groups, lr=settings.learning_rate, fused=True)
+        return _eight_bit(groups, settings.peak_rate)
+    return torch.optim.Adam(groups, lr=settings.peak_rate, fused=True)
+
+
+def require_eight_bit() -> Any:
+    """The package of 8-bit optimiser states, or how to install it."""
+    try:
+        with _quiet(BITSANDBYTES_ON_CPU):
+            import bitsandbytes
+    except ImportError:
+        do = "pip install 'remargin[eight-bit]'"
+        raise InputError("8-bit optimiser states need bitsandbytes", do=do) from None
+    return bitsandbytes
 
 
 @cache
@@ -82,9 +89,7 @@ def states_here(settings: FitSettings, say: Callable[[str], None]) -> FitSetting
 
 def _eight_bit(groups: list[dict[str, Any]], rate: float) -> torch.optim.Optimizer:
     """Adam with states of 8 bits."""
-    with _quiet(BITSANDBYTES_ON_CPU):
-        import bitsandbytes
-    optimiser: torch.optim.Optimizer = bitsandbytes.optim.Adam8bit(groups, lr=rate)
+    optimiser: torch.optim.Optimizer = require_eight_bit().optim.Adam8bit(groups, lr=rate)
     return optimiser
 
 

@@ -21,7 +21,7 @@ from remargin.model.layouts.base import open_encoder
 from remargin.model.names import what_works
 from remargin.model.tokenizer import TextSettings
 from remargin.retrieval.languages import AUTO, check_language
-from remargin.training.optimiser import states_here
+from remargin.training.optimiser import require_eight_bit, states_here
 from remargin.training.settings import PRESETS, FitSettings, LossSettings, idle_settings
 
 # Presets of the paper: nothing of the recipe is added to them.
@@ -226,7 +226,11 @@ def settings_here(
 ) -> FitSettings:
     """The settings with what follows from encoder and machine, as far as nothing else was asked for by name."""
     settings = loss_for(asked.model, settings, "target" in changes, say, asked.similarity)
-    return states_here(settings, say) if asked.of_the_paper and "eight_bit" not in changes else settings
+    if asked.of_the_paper and "eight_bit" not in changes:
+        return states_here(settings, say)
+    if settings.eight_bit:
+        require_eight_bit()  # at once, not after mining
+    return settings
 
 
 def make_logger(text: str, out: Path) -> Any:

@@ -173,8 +173,9 @@ class FitSettings:
         per_triplet: how many of the negatives of each triplet are in a batch; several that are stored take turns.
         sampler, clusters, drop_bins: which triplets make a batch; see `remargin.training.samplers`.
         in_batch_teacher: an encoder that scores every pair of a batch.
-        learning_rate, warm_up, schedule, gamma: the peak learning rate, the share of the steps for linear warm-up, the
-            schedule, and the decay factor per step of the exponential schedule.
+        learning_rate, warm_up, schedule, gamma: the peak learning rate, where None follows from the length of the
+            training run (`rate_for`); the share of the steps for linear warm-up, the schedule, and the decay factor per
+            step of the exponential schedule.
         weight_decay, clip: weight decay of matrices, and the maximum gradient norm; None does not clip.
         precision, eight_bit: the numeric precision of computing, and 8-bit optimiser states.
         engine, compile, graphs, token_budget: batch layout, torch.compile, CUDA graphs, and the maximum tokens in
@@ -206,7 +207,7 @@ class FitSettings:
     clusters: int | None = None
     drop_bins: int = 0
     in_batch_teacher: str | None = None
-    learning_rate: float = 2e-4
+    learning_rate: float | None = None
     warm_up: float = 0.1
     schedule: Schedule = "linear"
     gamma: float = 0.99999
@@ -303,7 +304,7 @@ class FitSettings:
             >>> settings = FitSettings.preset("paper", steps=10, target="adaptive")
             >>> settings.steps, settings.batch_size, settings.loss.target
             (10, 128, 'adaptive')
-            >>> FitSettings.preset("paper", batch_size=64).learning_rate == 5e-6 / 64
+            >>> FitSettings.preset("paper", batch_size=64).peak_rate == 5e-6 / 64
             True
         """
         if preset not in PRESETS:
@@ -314,9 +315,37 @@ class FitSettings:
         loss = {field.name for field in fields(LossSettings)} & values.keys()
         return cls(loss=LossSettings(**{name: values.pop(name) for name in loss}), **values)
 
+    @property
+    def peak_rate(self) -> float:
+        """The peak learning rate: as given, or as follows from how many triplets there are in all steps.
+
+        >>> FitSettings(steps=800, batch_size=128).peak_rate, FitSettings(learning_rate=0.1).peak_rate
+        (0.0001, 0.1)
+        """
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return rate_for(self.steps * self.batch_size * self.accumulate)
+
     def rates(self) -> RateSchedule:
         """The learning rate of each step."""
-        return RateSchedule(self.learning_rate, self.steps, self.warm_up, self.schedule, self.gamma)
+        return RateSchedule(self.peak_rate, self.steps, self.warm_up, self.schedule, self.gamma)
+
+
+# The rule of `rate_for`, which the study of the recipe's rates and lengths bears out (`reproduce beyond-lengths`).
+HIGHEST_RATE = 2e-4
+AT_HIGHEST_RATE = 25_600  # triplets
+
+
+def rate_for(triplets: int) -> float:
+    """The peak learning rate for a training run of so many triplets.
+
+    High for short training runs, as blending goes back a part of the way. Longer ones go too far with it: their rate
+    falls with the square root of their length.
+
+    >>> [rate_for(triplets) for triplets in (6_400, 25_600, 102_400)]
+    [0.0002, 0.0002, 0.0001]
+    """
+    return HIGHEST_RATE * min(1.0, math.sqrt(AT_HIGHEST_RATE / triplets))
 
 
 # What the paper and its released code have in common, and the learning rate in which they differ.

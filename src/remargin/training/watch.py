@@ -20,7 +20,7 @@ class Watch:
     """Stops training that has gone wrong, and says why."""
 
     def __init__(self, settings: FitSettings, progress: Progress) -> None:
-        self._do = f"use a lower learning rate than {settings.learning_rate:g}, or a longer warm-up"
+        self._do = f"use a lower learning rate than {settings.peak_rate:g}, or a longer warm-up"
         self._progress = progress
 
     def check(self, loss: Tensor, positives: Tensor) -> None:

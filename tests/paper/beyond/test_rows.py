@@ -8,7 +8,7 @@ import pytest
 
 from remargin.paper.beyond.experiments import BEYOND
 from remargin.paper.beyond.rows import BM25, UNTRAINED, RowName, collection_rows
-from remargin.paper.beyond.systems import CORE, DOCUMENTED, OURS, TUNED
+from remargin.paper.beyond.systems import CORE, DOCUMENTED, OURS, RATE, TUNED
 from remargin.study.blending import CHOSEN, blended_at
 from remargin.study.results import TEST, NotTrained
 from remargin.study.scheduler import schedule
@@ -26,7 +26,7 @@ def test_the_core_declares_what_dev_chooses_among(tmp_path: Path) -> None:
     # With temperature 0.1 after the sweep, both rates are tried again.
     assert (len(done.done), len(done.ready), len(done.later)) == (2 + 2 + (2 + 2 + 2 + 1), 0, 0)
     assert declare(results, "m", TUNED).spec == TUNED.spec(PLAN, "m", 2e-4, temperature=0.1)
-    assert declare(results, "m", OURS).spec.rate == 2e-4
+    assert declare(results, "m", OURS).spec.rate == RATE
 
 
 def test_means_over_seeds_and_total_compute(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_means_over_seeds_and_total_compute(tmp_path: Path) -> None:
     assert ours.seconds == pytest.approx((100 + 101) / 2)  # one model, and nothing was tried
     assert (blended.home_mean, blended.away_mean, blended.weight) == (pytest.approx(0.65), 0.45, 0.5)
     assert blended.seconds == pytest.approx(100.5 + 3)
-    assert (ours.dev, blended.dev) == (pytest.approx(2e-4 + 0.05 - 0.005), 0.595)  # of the point that was chosen
+    assert (ours.dev, blended.dev) == (pytest.approx(RATE + 0.05 - 0.005), 0.595)  # of the point that was chosen
     tuned = rows.rows[RowName(TUNED.name)]
     # Two rates, two temperatures, and of the two rates again one that is not the chosen run.
     assert (tuned.seconds, tuned.trial_seconds) == pytest.approx((100.5 + 5 * 100, 500))
