@@ -1,7 +1,7 @@
 """kill -9 at every change of a file that a verb makes: nothing is lost, and the same command comes to the same end.
 
-    pytest -m slow tests/faults/test_kills.py                       some of the changes of the longest verbs
-    REMARGIN_KILLS=all pytest -m slow tests/faults/test_kills.py    every change of every verb
+    pytest -m slow tests/faults/stopping/test_kills.py                       some of the changes of the longest verbs
+    REMARGIN_KILLS=all pytest -m slow tests/faults/stopping/test_kills.py    every change of every verb
 
 Milvus is left out: its file is written by its own code, in the scratch folder that all other indexes are built in too.
 """
