@@ -35,7 +35,7 @@ def test_packing_what_was_unpacked_gives_the_same_bytes(study_folder: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    "path", ["../outside.json", "runs/../../outside.json", "elsewhere/run.json", "/tmp/outside.json"]
+    "path", ["", "../outside.json", "runs/../../outside.json", "elsewhere/run.json", "/tmp/outside.json"]
 )
 def test_a_packed_study_that_names_files_elsewhere_is_refused(path: str, tmp_path: Path) -> None:
     folder = tmp_path / "packed"

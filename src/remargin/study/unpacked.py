@@ -39,7 +39,7 @@ def unpack_study(packed: Path, out: Path, overwrite: bool = False) -> Path:
 
 def _place(folder: Path, packed: Path, path: Path) -> Path:
     inside = path.relative_to(packed) if path.is_relative_to(packed) else path
-    if ".." in inside.parts or inside.parts[0] not in KEPT:
+    if ".." in inside.parts or inside.parts[:1] not in [(name,) for name in KEPT]:
         raise InputError(f"has a file {inside} that no study has", file=packed, do="get it from where it was packed")
     place = folder / inside
     place.parent.mkdir(parents=True, exist_ok=True)
